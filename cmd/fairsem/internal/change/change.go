@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/charmbracelet/x/ansi"
-
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
@@ -54,7 +52,7 @@ func (d Target) known(ctx context.Context) (fairsem.Status, error) {
 // confirm announces a change, and asks.
 func (d Target) confirm(ctx context.Context, what string) error {
 	if d.Width > 0 {
-		what = ansi.WordwrapWc(what, d.Width, "")
+		what = text.Wrap(what, d.Width)
 	}
 	_, _ = io.WriteString(d.Messages, what+"\n") // an error cannot be reported anywhere
 	if d.Ask == nil {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"charm.land/lipgloss/v2"
-	"github.com/charmbracelet/x/ansi"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
@@ -20,7 +19,7 @@ func (v view) units(width int) []string {
 	}
 	rows := make([]string, Limit)
 	for i := range rows {
-		rows[i] = ansi.Truncate(v.unitRow(i, width-4), width-4, "")
+		rows[i] = text.Cut(v.unitRow(i, width-4), width-4, "")
 	}
 	box := lipgloss.NewStyle().Border(v.border).BorderForeground(lipgloss.NoColor{}).Padding(0, 1).Width(width)
 	lines := []string{used.Render(fmt.Sprintf("%d of %d units in use", v.used(), Limit))}
@@ -60,7 +59,7 @@ func (v view) vacancy(width int) string {
 	}
 	head := v.callers[v.Waiters[0].ID]
 	who := "kept for " + strings.TrimRight(name(head), " ")
-	if why := fmt.Sprintf(", which needs %d", head.Weight); lipgloss.Width(who+why) <= width {
+	if why := fmt.Sprintf(", which needs %d", head.Weight); text.Columns(who+why) <= width {
 		who += why
 	}
 	return who
@@ -129,7 +128,7 @@ func (v view) door() []string {
 // queue has a row for each position.
 func (v view) queue(width int) []string {
 	header := bold.Render("queue") + ": first come, first served"
-	if width < lipgloss.Width(header) {
+	if width < text.Columns(header) {
 		header = bold.Render("queue")
 	}
 	lines := []string{header}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"charm.land/lipgloss/v2"
-	"github.com/charmbracelet/x/ansi"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
@@ -91,7 +90,7 @@ func (f *neighbourFrame) render(_ time.Time, width, height int, g glyphs) string
 	}, body...)
 	lines = lines[:max(0, min(height, len(lines)))]
 	for i, line := range lines {
-		lines[i] = g.only(ansi.Truncate(" "+line, width, ""))
+		lines[i] = g.only(text.Cut(" "+line, width, ""))
 	}
 	return strings.Join(lines, "\n")
 }

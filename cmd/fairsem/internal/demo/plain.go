@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/charmbracelet/x/ansi"
-
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
@@ -30,7 +28,7 @@ func (p *plain) show(f frame) {
 	now := fmt.Sprintf("%d of %d used by %s; queue: %s", f.used(), Limit, names(f.Holders, f.dead), names(f.Waiters, f.dead))
 	if now != p.last {
 		p.last = now
-		p.line("%s", ansi.Truncate(fmt.Sprintf("%5.1f s   %s", f.elapsed.Seconds(), now), logWidth, "…"))
+		p.line("%s", text.Cut(fmt.Sprintf("%5.1f s   %s", f.elapsed.Seconds(), now), logWidth, "…"))
 	}
 }
 

@@ -6,9 +6,8 @@ import (
 	"io"
 	"strings"
 
-	"charm.land/lipgloss/v2"
-
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/screen"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // maxViolations is how many violations of one promise are shown.
@@ -61,8 +60,8 @@ func (s *summary) heading(text string) { s.add("\n %s", bold.Render(text)) }
 
 // pair puts the right text beside the left one, or below if it does not fit there.
 func (s *summary) pair(left string, column int, right string) {
-	gap := column - lipgloss.Width(left)
-	if column+lipgloss.Width(right) > s.width {
+	gap := column - text.Columns(left)
+	if column+text.Columns(right) > s.width {
 		left, gap = left+"\n", 6
 	}
 	s.add("%s%s%s", left, strings.Repeat(" ", max(1, gap)), right)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"charm.land/lipgloss/v2"
-	"github.com/charmbracelet/x/ansi"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
@@ -39,7 +38,7 @@ func (s *scene) render(now time.Time, width, height int, g glyphs) string {
 	}
 	lines = lines[:max(0, min(height, len(lines)))]
 	for i, line := range lines {
-		lines[i] = g.only(ansi.Truncate(" "+line, width, ""))
+		lines[i] = g.only(text.Cut(" "+line, width, ""))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -53,7 +52,7 @@ func (v view) title() []string {
 	if v.width >= twoSided {
 		title += fmt.Sprintf("  %d processes share %d units", Workers, Limit)
 	}
-	return []string{v.spread(title, fmt.Sprintf("%.1f s", elapsed.Seconds())), faint.Render(text.Clean(v.place))}
+	return []string{text.Spread(title, fmt.Sprintf("%.1f s", elapsed.Seconds()), v.width), faint.Render(text.Clean(v.place))}
 }
 
 // body has the units to the left and the queue to the right, or below.
@@ -128,17 +127,11 @@ func (v view) story() (lines []string) {
 }
 
 // paragraph is text beside a heading.
-func paragraph(heading, text string, margin, width int, style lipgloss.Style) []string {
-	lines := strings.Split(ansi.Wordwrap(text, max(10, width), ""), "\n")
+func paragraph(heading, words string, margin, width int, style lipgloss.Style) []string {
+	lines := strings.Split(text.Wrap(words, max(10, width)), "\n")
 	for i := range lines {
-		lines[i] = fmt.Sprintf("%-*s", margin, heading) + style.Render(lines[i])
+		lines[i] = text.Pad(heading, margin, false) + style.Render(lines[i])
 		heading = ""
 	}
 	return lines
-}
-
-// spread puts one text to the left and one to the right.
-func (v view) spread(left, right string) string {
-	gap := max(1, v.width-lipgloss.Width(left)-lipgloss.Width(right))
-	return left + strings.Repeat(" ", gap) + right
 }

@@ -50,16 +50,10 @@ const gap = 2
 func join(columns []column, row []string, widths []int) string {
 	var line strings.Builder
 	for i, cell := range row {
-		fill := strings.Repeat(" ", widths[i]-text.Columns(cell))
-		if columns[i].Right {
-			cell = fill + cell
-		} else {
-			cell += fill
-		}
 		if i > 0 {
 			line.WriteString(strings.Repeat(" ", gap))
 		}
-		line.WriteString(cell)
+		line.WriteString(text.Pad(cell, widths[i], columns[i].Right))
 	}
 	return line.String()
 }

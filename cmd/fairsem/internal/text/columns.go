@@ -52,3 +52,21 @@ func fitting(cluster string, columns int) string {
 
 // Wrap breaks s, which is clean, between words into lines of so many columns. A longer word is broken, too.
 func Wrap(s string, columns int) string { return ansi.WrapWc(s, columns, "") }
+
+// Pad fills s with spaces to so many columns: behind it, or in front of it if it is to be on the right.
+func Pad(s string, columns int, right bool) string {
+	fill := strings.Repeat(" ", max(0, columns-Columns(s)))
+	if right {
+		return fill + s
+	}
+	return s + fill
+}
+
+// Spread puts one text to the left and one to the right, if there is room for both.
+func Spread(left, right string, columns int) string {
+	room := columns - Columns(left)
+	if room <= Columns(right) {
+		return left
+	}
+	return left + Pad(right, room, true)
+}

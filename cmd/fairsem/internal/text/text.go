@@ -84,8 +84,7 @@ func hidden(r rune) bool {
 
 // Fit returns s, cleaned, in exactly so many columns: cut, or filled with spaces.
 func Fit(s string, width int) string {
-	s = Cut(Clean(s), width, "…")
-	return s + strings.Repeat(" ", max(0, width-Columns(s)))
+	return Pad(Cut(Clean(s), width, "…"), width, false)
 }
 
 // Bar draws used of limit in so many columns. Any use is visible, and only a full bar looks full.

@@ -74,3 +74,9 @@ func TestASpanEndsWithoutZeros(t *testing.T) {
 		assert.Equal(t, want, text.Span(d))
 	}
 }
+
+func TestTwoTextsShareALineOnlyWhereBothFit(t *testing.T) {
+	assert.Equal(t, "東京  ab", text.Spread("東京", "ab", 8))
+	assert.Equal(t, "東京 ab", text.Spread("東京", "ab", 7))
+	assert.Equal(t, "東京", text.Spread("東京", "ab", 6))
+}

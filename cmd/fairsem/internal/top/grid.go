@@ -80,18 +80,11 @@ func drawRow[T any](columns []column[T], widths []int, row T, selected bool, wid
 		line += pad(c.draw(row, widths[i], p), widths[i], c)
 	}
 	if selected {
-		line = selection.Render(line + spaces(width-text.Columns(line)))
+		line = selection.Render(text.Pad(line, width, false))
 	}
 	return line
 }
 
 func pad[T any](s string, width int, c column[T]) string {
-	s = text.Cut(s, width, "…")
-	fill, gap := spaces(width-text.Columns(s)), spaces(c.gap)
-	if c.right {
-		return gap + fill + s
-	}
-	return gap + s + fill
+	return strings.Repeat(" ", c.gap) + text.Pad(text.Cut(s, width, "…"), width, c.right)
 }
-
-func spaces(n int) string { return strings.Repeat(" ", max(0, n)) }

@@ -111,7 +111,7 @@ func manual(h help.Model, k keys, width int) string {
 		}
 		groups = h.FullHelpView([][]key.Binding{one})
 	}
-	page := groups + "\n\n" + lipgloss.Wrap(strings.Join(legend, "\n"), max(1, width-2), "")
+	page := groups + "\n\n" + text.Wrap(strings.Join(legend, "\n"), max(1, width-2))
 	return lipgloss.NewStyle().PaddingLeft(1).Render(page)
 }
 

@@ -54,8 +54,8 @@ func confirmPrompt(a action) prompt { return prompt{kind: confirms, action: a} }
 func (p prompt) lines(width, height int, question string) []string {
 	last := " " + strong.Render("y") + faint.Render(" yes  ") + strong.Render("any other key") + faint.Render(" no")
 	if p.kind != confirms {
-		p.input.SetWidth(max(1, width-lipgloss.Width(p.input.Prompt)-1)) // the cursor needs one, too
-		p.input.SetCursor(p.input.Position())                            // has it scroll
+		p.input.SetWidth(max(1, width-text.Columns(p.input.Prompt)-1)) // the cursor needs one, too
+		p.input.SetCursor(p.input.Position())                          // has it scroll
 		last = p.input.View()
 	}
 	if p.kind == filtering {

@@ -50,7 +50,7 @@ func (m *model) layOut() {
 
 func (m model) header() []string {
 	reason, stale := m.schedule.stale(m.now)
-	title := spread(" "+strong.Render("fairsem top")+"  "+text.Clean(m.options.Address), m.clock()+" ", m.width)
+	title := text.Spread(" "+strong.Render("fairsem top")+"  "+text.Clean(m.options.Address), m.clock()+" ", m.width)
 	var warning []string
 	if stale {
 		warning = wrap(m.age()+": "+reason, m.width, colourful.bad)
@@ -197,13 +197,4 @@ func (m model) question() string {
 		t = a.ticket
 	}
 	return a.question(now.Status, t)
-}
-
-// spread puts one text to the left and one to the right, if there is room for both.
-func spread(left, right string, width int) string {
-	gap := width - text.Columns(left) - text.Columns(right)
-	if gap < 1 {
-		return left
-	}
-	return left + strings.Repeat(" ", gap) + right
 }
