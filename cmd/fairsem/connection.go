@@ -12,6 +12,7 @@ import (
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
 // connection is the server and the prefix that a command works on.
@@ -71,7 +72,7 @@ func (c *connection) open(ctx context.Context, names ...string) (*dial.Session, 
 	}
 	for _, name := range names {
 		if err == nil {
-			_, err = s.Client.Semaphore(name, 1)
+			err = inspect.CheckName(s.Client, name)
 		}
 	}
 	if err == nil {

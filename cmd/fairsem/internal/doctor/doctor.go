@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
 // Options are what to check.
@@ -86,7 +87,7 @@ func (o Options) check(rdb redis.UniversalClient) error {
 	}
 	defer func() { _ = client.Close() }() // it never did anything
 	for _, name := range o.Names {
-		if _, err := client.Semaphore(name, 1); err != nil {
+		if err := inspect.CheckName(client, name); err != nil {
 			return err
 		}
 	}

@@ -53,10 +53,10 @@ func (d *detail) update(at time.Time, seen inspect.Detail) {
 	}
 	d.all = nil
 	for _, t := range seen.Holders {
-		d.all = append(d.all, ticket{t, 0, seen.At.Sub(t.Since)})
+		d.all = append(d.all, ticket{t, 0, inspect.Since(seen.At, t)})
 	}
 	for i, t := range seen.Waiters {
-		d.all = append(d.all, ticket{t, i + 1, seen.At.Sub(t.Since)})
+		d.all = append(d.all, ticket{t, i + 1, inspect.Since(seen.At, t)})
 	}
 	d.labelWidth = labelLeast
 	for _, t := range d.all {

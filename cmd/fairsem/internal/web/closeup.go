@@ -120,7 +120,7 @@ func figures(s fairsem.Status, rate float64) []tile {
 func newTicket(name string, t fairsem.Ticket, now time.Time, in bool) ticket {
 	shownTicket := ticket{
 		Key: key("t", t.ID), Label: shown(render.Label(t)), ID: shownID(t.ID), Tenant: shown(text.Distinct(t.Tenant)), Token: t.Token, Weight: t.Weight, Numbers: render.Numbers(t),
-		For: text.Ago(now.Sub(t.Since)), Expires: text.Ago(t.ExpiresIn),
+		For: text.Ago(inspect.Since(now, t)), Expires: text.Ago(t.ExpiresIn),
 	}
 	if in {
 		shownTicket.Evict = "/act/evict?" + url.Values{"name": {name}, "id": {t.ID}}.Encode()
