@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Help names the forms of a URL, for flags and errors.
-const Help = "redis://user:password@host:6379/0, rediss://host, unix:///path, " +
+// forms names the forms of a URL, for flags and errors.
+const forms = "redis://user:password@host:6379/0, rediss://host, unix:///path, " +
 	"cluster://host:6379?addr=host2:6379 or sentinel://host:26379?master_name=mymaster"
 
 // Server is a Redis that was named by a URL.
@@ -38,7 +38,7 @@ var (
 	plainSchemes    = []string{"redis", "rediss"}
 )
 
-var errURL = errors.New("not an address of a Redis server, such as " + Help + "; write special characters of a password as %XX")
+var errURL = errors.New("not an address of a Redis server, such as " + forms + "; write special characters of a password as %XX")
 
 // Parse takes a URL apart. Query parameters are those of go-redis. The error does not say where the URL came
 // from.

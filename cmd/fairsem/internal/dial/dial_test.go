@@ -120,7 +120,7 @@ func TestARefusalExplainsWhatToWriteInstead(t *testing.T) {
 		}
 		assert.ErrorContains(t, err, want, rawURL)
 	}
-	for form := range strings.SplitSeq(strings.ReplaceAll(Help, " or ", ", "), ", ") {
+	for form := range strings.SplitSeq(strings.ReplaceAll(forms, " or ", ", "), ", ") {
 		_, err := Parse(form)
 		assert.NoError(t, err, "the help gives this as an example: %s", form)
 	}

@@ -30,7 +30,7 @@ type Finder struct {
 	most    int           // names that are kept; 0: any number
 	pause   time.Duration // between two scans
 	begun   time.Time
-	scanned chan struct{} // closed after the first whole scan
+	scanned chan struct{} // closed after the first whole scan: from then on no name is missing that was in use before
 
 	mu    sync.Mutex
 	scan  int            // the number of the current scan; guarded by mu
@@ -109,9 +109,6 @@ func (f *Finder) Add(name string) {
 	}
 	f.known[name] = f.scan
 }
-
-// Complete is closed after the first whole scan: from then on no name is missing that was in use before.
-func (f *Finder) Complete() <-chan struct{} { return f.scanned }
 
 // Query queries the names that are known.
 func (f *Finder) Query(ctx context.Context) (Survey, error) {

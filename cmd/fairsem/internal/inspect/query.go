@@ -32,21 +32,21 @@ type Survey struct {
 	Excluded   bool             // there are names that do not match
 }
 
-// Scan scans all keys and queries the names that match.
-func Scan(ctx context.Context, client *fairsem.Client, match func(name string) bool) (Survey, error) {
+// scanAll scans all keys and queries the names that match.
+func scanAll(ctx context.Context, client *fairsem.Client, match func(name string) bool) (Survey, error) {
 	names, err := Collect(client.List(ctx))
 	if err != nil {
 		return Survey{}, err
 	}
 	found := len(names)
 	names = slices.DeleteFunc(names, func(name string) bool { return !match(name) })
-	s, err := Query(ctx, client, names)
+	s, err := queryNames(ctx, client, names)
 	s.Excluded = len(names) < found
 	return s, err
 }
 
-// Query queries those names, without a scan.
-func Query(ctx context.Context, client *fairsem.Client, names []string) (Survey, error) {
+// queryNames queries those names, without a scan.
+func queryNames(ctx context.Context, client *fairsem.Client, names []string) (Survey, error) {
 	slices.Sort(names)
 	all, unreadable, err := statuses(ctx, client, names)
 	if err != nil {

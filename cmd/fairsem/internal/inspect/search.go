@@ -38,11 +38,11 @@ func (s *Search) Query(ctx context.Context) (Survey, error) {
 	case Exact(s.pattern) && CheckName(s.client, s.pattern) != nil:
 		return Survey{}, nil // there can be no such name
 	case Exact(s.pattern):
-		return Query(ctx, s.client, []string{s.pattern})
+		return queryNames(ctx, s.client, []string{s.pattern})
 	case s.finder != nil:
 		return s.finder.queryComplete(ctx)
 	}
-	return Scan(ctx, s.client, s.match)
+	return scanAll(ctx, s.client, s.match)
 }
 
 // retryEvery is the time between queries during the first scan.
@@ -56,7 +56,7 @@ func (f *Finder) queryComplete(ctx context.Context) (Survey, error) {
 			return survey, err
 		}
 		select {
-		case <-f.Complete():
+		case <-f.scanned:
 		case <-time.After(retryEvery): // Redis may have gone away
 		case <-ctx.Done():
 			return survey, context.Cause(ctx)

@@ -120,8 +120,8 @@ func NewWaiter(now time.Time, position int, t fairsem.Ticket) Waiter {
 
 func newAccount(tenant string) Account { return Account{Tenant: tenant, TenantBase64: notUTF8(tenant)} }
 
-// NewTenants converts t.
-func NewTenants(t inspect.Tenants) []Tenant {
+// newTenants converts t.
+func newTenants(t inspect.Tenants) []Tenant {
 	if t.Err != nil {
 		return nil
 	}
@@ -148,7 +148,7 @@ func NewSemaphoreDetail(d inspect.Detail) SemaphoreDetail {
 	o := SemaphoreDetail{
 		Semaphore: NewSemaphore(d.Status), MoreHolders: d.MoreHolders, MoreWaiters: d.MoreWaiters,
 		HeldBy: make([]Holder, len(d.Holders)), Queue: make([]Waiter, len(d.Waiters)),
-		Tenants: NewTenants(d.Tenants), MoreTenants: d.Tenants.More, Unread: d.Tenants.Unread,
+		Tenants: newTenants(d.Tenants), MoreTenants: d.Tenants.More, Unread: d.Tenants.Unread,
 	}
 	o.ExpectedMS = milliseconds(expectedWait(d))
 	for i, t := range d.Holders {
