@@ -162,7 +162,8 @@ func (o *lsOptions) explain(cmd *cobra.Command) (stop func()) {
 	said := make(chan struct{})
 	timer := time.AfterFunc(longScan, func() {
 		defer close(said)
-		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "fairsem: still scanning the keys of the server, in a tenth of its time; a NAME without * is found at once") // only for people
+		// Only for people.
+		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "fairsem: still scanning the keys of the server, in a tenth of its time; a NAME without * is found at once")
 	})
 	return func() {
 		if !timer.Stop() {

@@ -51,8 +51,9 @@ func report(stderr io.Writer, command string, err error) int {
 	case coded.Code != exit.Usage:
 		code, hint = coded.Code, ""
 	}
-	said := text.Clean(lineEnds.ReplaceAllString(strings.TrimSpace(strings.TrimPrefix(err.Error(), "fairsem: ")), " ")) // servers choose their words themselves
-	_, _ = fmt.Fprintf(stderr, "fairsem: %s%s\n", said, hint)                                                           // an error cannot be reported anywhere
+	// Servers choose their words themselves.
+	said := text.Clean(lineEnds.ReplaceAllString(strings.TrimSpace(strings.TrimPrefix(err.Error(), "fairsem: ")), " "))
+	_, _ = fmt.Fprintf(stderr, "fairsem: %s%s\n", said, hint) // an error cannot be reported anywhere
 	return code
 }
 

@@ -83,7 +83,8 @@ be executed, 127 if it was not found, 2 for a wrong command line.`,
 		ValidArgsFunction: completeCommand(1),
 	}
 	o.define(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("on-lost", cobra.FixedCompletions(onLost, cobra.ShellCompDirectiveNoFileComp)) // fails only for a flag that is not there
+	// It fails only for a flag that is not there.
+	_ = cmd.RegisterFlagCompletionFunc("on-lost", cobra.FixedCompletions(onLost, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 

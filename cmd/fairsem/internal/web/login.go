@@ -190,8 +190,13 @@ func cookie(r *http.Request, value string, age int) *http.Cookie {
 // returnPath is the path to open after a login: always a page of this server, even if a link names another.
 func returnPath(r *http.Request) string {
 	u, err := url.Parse(r.FormValue("next"))
-	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(u.Path, "//") || u.Path == "/login" {
+	if err != nil || !isOwnPath(u) || u.Path == "/login" {
 		return "/"
 	}
 	return (&url.URL{Path: u.Path, RawQuery: u.RawQuery}).String()
+}
+
+// isOwnPath reports whether a browser stays on this server with u.
+func isOwnPath(u *url.URL) bool {
+	return u.Scheme == "" && u.Host == "" && u.Opaque == "" && strings.HasPrefix(u.Path, "/") && !strings.HasPrefix(u.Path, "//")
 }

@@ -32,9 +32,10 @@ type surveyor func(context.Context) (inspect.Survey, error)
 type sampler struct {
 	interval, timeout time.Duration
 	survey            surveyor
-	tenants           func(context.Context, []fairsem.Status) (map[string]inspect.Tenants, error) // nil: they are not polled
-	polled            func(time.Duration)                                                         // is called with the duration of a successful poll
-	now               atomic.Pointer[snapshot]
+	// nil: they are not polled.
+	tenants func(context.Context, []fairsem.Status) (map[string]inspect.Tenants, error)
+	polled  func(time.Duration) // is called with the duration of a successful poll
+	now     atomic.Pointer[snapshot]
 
 	// Only run uses these.
 	history history
