@@ -38,11 +38,11 @@ type result struct {
 	After   render.Semaphore `json:"after"`
 }
 
-func (d Target) there() *fairsem.Inspector { return d.Client.Inspect(d.Name) }
+func (t Target) there() *fairsem.Inspector { return t.Client.Inspect(t.Name) }
 
 // known returns the status of the name, or ErrUnknown.
-func (d Target) known(ctx context.Context) (fairsem.Status, error) {
-	s, err := d.there().Status(ctx)
+func (t Target) known(ctx context.Context) (fairsem.Status, error) {
+	s, err := t.there().Status(ctx)
 	if err == nil && !s.Exists {
 		err = ErrUnknown
 	}
@@ -50,15 +50,15 @@ func (d Target) known(ctx context.Context) (fairsem.Status, error) {
 }
 
 // confirm announces a change, and asks.
-func (d Target) confirm(ctx context.Context, what string) error {
-	if d.Width > 0 {
-		what = text.Wrap(what, d.Width)
+func (t Target) confirm(ctx context.Context, what string) error {
+	if t.Width > 0 {
+		what = text.Wrap(what, t.Width)
 	}
-	_, _ = io.WriteString(d.Messages, what+"\n") // an error cannot be reported anywhere
-	if d.Ask == nil {
+	_, _ = io.WriteString(t.Messages, what+"\n") // an error cannot be reported anywhere
+	if t.Ask == nil {
 		return nil
 	}
-	yes, err := d.Ask(ctx)
+	yes, err := t.Ask(ctx)
 	if err == nil && !yes {
 		err = ErrDeclined
 	}
@@ -66,12 +66,12 @@ func (d Target) confirm(ctx context.Context, what string) error {
 }
 
 // report writes the result.
-func (d Target) report(object any, words string) error {
+func (t Target) report(object any, words string) error {
 	line := []byte(words + "\n")
-	if d.JSON {
+	if t.JSON {
 		line = text.JSON(object)
 	}
-	_, err := d.Out.Write(line)
+	_, err := t.Out.Write(line)
 	return err
 }
 

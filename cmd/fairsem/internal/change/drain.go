@@ -28,7 +28,7 @@ const (
 
 // Drained waits until the paused name has no holders, for at most that long; 0: for ever. It returns an error if the
 // pause ends meanwhile. Grants of a rate are not waited for: nothing holds them.
-func (d Target) Drained(ctx context.Context, most time.Duration) error {
+func (t Target) Drained(ctx context.Context, most time.Duration) error {
 	wait := ctx
 	if most > 0 {
 		var cancel context.CancelFunc
@@ -36,37 +36,37 @@ func (d Target) Drained(ctx context.Context, most time.Duration) error {
 		defer cancel()
 	}
 	for reported := false; ; reported = true {
-		s, err := d.poll(ctx, wait)
+		s, err := t.poll(ctx, wait)
 		switch {
 		case err != nil:
 			return fmt.Errorf("%w: %w", errNoAnswer, err)
 		case !inspect.Paused(s):
-			return fmt.Errorf("%w: the pause was ended meanwhile: %s", ErrDeclined, text.Quote(d.Name))
+			return fmt.Errorf("%w: the pause was ended meanwhile: %s", ErrDeclined, text.Quote(t.Name))
 		case s.Window > 0:
-			_, _ = io.WriteString(d.Messages, "Paused. It is a rate: no grant is released, so there is nothing to wait for.\n") // as confirm
+			_, _ = io.WriteString(t.Messages, "Paused. It is a rate: no grant is released, so there is nothing to wait for.\n") // as confirm
 			return nil
 		case s.Used == 0:
 			return nil
 		case !reported:
-			_, _ = fmt.Fprintf(d.Messages, "Paused. Waiting for %s.\n", render.Count(s.Holders, "holder")) // as confirm
+			_, _ = fmt.Fprintf(t.Messages, "Paused. Waiting for %s.\n", render.Count(s.Holders, "holder")) // as confirm
 		}
 		select {
 		case <-wait.Done():
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			return fmt.Errorf("%s is %w after %v, by %s; it stays paused", text.Quote(d.Name), ErrInUse, text.Span(most), render.Count(s.Holders, "holder"))
+			return fmt.Errorf("%s is %w after %v, by %s; it stays paused", text.Quote(t.Name), ErrInUse, text.Span(most), render.Count(s.Holders, "holder"))
 		case <-time.After(drainPoll):
 		}
 	}
 }
 
 // poll queries the name, until wait ends and for lastPoll at least.
-func (d Target) poll(ctx, wait context.Context) (fairsem.Status, error) {
+func (t Target) poll(ctx, wait context.Context) (fairsem.Status, error) {
 	if end, bounded := wait.Deadline(); bounded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, max(lastPoll, time.Until(end)))
 		defer cancel()
 	}
-	return d.there().Status(ctx)
+	return t.there().Status(ctx)
 }

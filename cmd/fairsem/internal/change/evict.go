@@ -29,17 +29,17 @@ type Selection struct {
 }
 
 // Check refuses a selection that can never match.
-func (v Selection) Check() error {
-	if slices.Contains(v.IDs, "") {
+func (s Selection) Check() error {
+	if slices.Contains(s.IDs, "") {
 		return errors.New("an ID is empty: fairsem show lists them")
 	}
-	if v.Tenant != nil && len(*v.Tenant) > longestTenant {
-		return fmt.Errorf("--tenant %.40q... has %d bytes: a tenant has at most %d", *v.Tenant, len(*v.Tenant), protocol.MaxTenant)
+	if s.Tenant != nil && len(*s.Tenant) > longestTenant {
+		return fmt.Errorf("--tenant %.40q... has %d bytes: a tenant has at most %d", *s.Tenant, len(*s.Tenant), protocol.MaxTenant)
 	}
-	if len(v.IDs) > 0 || v.All || v.Tenant != nil {
+	if len(s.IDs) > 0 || s.All || s.Tenant != nil {
 		return nil
 	}
-	if _, err := inspect.Glob(v.Label); err != nil || v.Label == "" {
+	if _, err := inspect.Glob(s.Label); err != nil || s.Label == "" {
 		return cmp.Or(err, errors.New("--label is empty: give a PATTERN such as 'host-7:*'"))
 	}
 	return nil
@@ -60,8 +60,8 @@ type evicted struct {
 }
 
 // Evict revokes permits and removes waiters.
-func (d Target) Evict(ctx context.Context, selection Selection) error {
-	before, err := inspect.QueryTickets(ctx, d.Client, d.Name, math.MaxInt)
+func (t Target) Evict(ctx context.Context, selection Selection) error {
+	before, err := inspect.QueryTickets(ctx, t.Client, t.Name, math.MaxInt)
 	if err == nil && !before.Exists {
 		err = ErrUnknown
 	}
@@ -72,29 +72,29 @@ func (d Target) Evict(ctx context.Context, selection Selection) error {
 	if err != nil {
 		return err
 	}
-	if err := d.confirm(ctx, c.announce(d, before.Status)); err != nil {
+	if err := t.confirm(ctx, c.announce(t, before.Status)); err != nil {
 		return err
 	}
-	if d.Ask != nil && len(selection.IDs) > 0 { // the others select holders and waiters alike
-		if err := StillWait(ctx, d.there(), c.waiters); err != nil {
+	if t.Ask != nil && len(selection.IDs) > 0 { // the others select holders and waiters alike
+		if err := StillWait(ctx, t.there(), c.waiters); err != nil {
 			return err
 		}
 	}
-	gone, err := c.evict(ctx, d.there())
+	gone, err := c.evict(ctx, t.there())
 	if err != nil {
 		return fmt.Errorf("some may not have been evicted: %w", err)
 	}
-	after, err := d.there().Status(ctx)
+	after, err := t.there().Status(ctx)
 	if err != nil {
 		return fmt.Errorf("they were evicted, but the state after that is not known: %w", err)
 	}
 	o := c.object(gone)
 	o.result = result{len(o.Holders)+len(o.Waiters) > 0, render.NewSemaphore(before.Status), render.NewSemaphore(after)}
-	words := fmt.Sprintf("%s: evicted %s", text.Quote(d.Name), count(len(o.Holders), len(o.Waiters)))
+	words := fmt.Sprintf("%s: evicted %s", text.Quote(t.Name), count(len(o.Holders), len(o.Waiters)))
 	if len(gone) > 0 {
 		words += fmt.Sprintf(", %d were gone already", len(gone))
 	}
-	return d.report(o, words+"; "+state(after))
+	return t.report(o, words+"; "+state(after))
 }
 
 // choice is what was selected, at a moment.
@@ -105,8 +105,8 @@ type choice struct {
 }
 
 // choose finds the selection.
-func (v Selection) choose(d inspect.Detail) (choice, error) {
-	chosen, err := v.among(slices.Concat(d.Holders, d.Waiters))
+func (s Selection) choose(d inspect.Detail) (choice, error) {
+	chosen, err := s.among(slices.Concat(d.Holders, d.Waiters))
 	if err != nil {
 		return choice{}, err
 	}
@@ -143,28 +143,28 @@ func StillWait(ctx context.Context, inspector *fairsem.Inspector, waiters []fair
 }
 
 // among returns the ids of the selection, of which there is one at least.
-func (v Selection) among(all []fairsem.Ticket) (map[string]bool, error) {
-	if len(v.IDs) > 0 {
-		return v.named(all)
+func (s Selection) among(all []fairsem.Ticket) (map[string]bool, error) {
+	if len(s.IDs) > 0 {
+		return s.named(all)
 	}
-	if v.Tenant != nil {
-		return ofTenant(*v.Tenant, all)
+	if s.Tenant != nil {
+		return ofTenant(*s.Tenant, all)
 	}
-	like, err := inspect.Glob(v.Label)
+	like, err := inspect.Glob(s.Label)
 	if err != nil {
 		return nil, err
 	}
 	chosen := make(map[string]bool)
 	for _, t := range all {
-		if v.All || like(t.Label) {
+		if s.All || like(t.Label) {
 			chosen[t.ID] = true
 		}
 	}
-	if len(chosen) == 0 && v.All {
+	if len(chosen) == 0 && s.All {
 		return nil, fmt.Errorf("%w: no holders, no waiters", ErrNoMatch)
 	}
 	if len(chosen) == 0 {
-		return nil, fmt.Errorf("%w: no holder or waiter has a label like %q", ErrNoMatch, v.Label)
+		return nil, fmt.Errorf("%w: no holder or waiter has a label like %q", ErrNoMatch, s.Label)
 	}
 	return chosen, nil
 }
@@ -187,9 +187,9 @@ func ofTenant(given string, all []fairsem.Ticket) (map[string]bool, error) {
 }
 
 // named selects one ticket for each id.
-func (v Selection) named(all []fairsem.Ticket) (map[string]bool, error) {
+func (s Selection) named(all []fairsem.Ticket) (map[string]bool, error) {
 	chosen := make(map[string]bool)
-	for _, given := range v.IDs {
+	for _, given := range s.IDs {
 		meant := matching(given, all)
 		switch len(meant) {
 		case 0:

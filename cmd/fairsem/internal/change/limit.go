@@ -29,13 +29,13 @@ func ParseLimit(given string) (int64, error) {
 }
 
 // Resize sets the limit by hand, to more than 0. A name that Redis does not know is refused unless fresh.
-func (d Target) Resize(ctx context.Context, limit int64, fresh bool) error {
-	return d.pin(ctx, fresh, step{
+func (t Target) Resize(ctx context.Context, limit int64, fresh bool) error {
+	return t.pin(ctx, fresh, step{
 		done: func(s fairsem.Status) bool { return s.Pinned && s.Limit == limit },
 		what: func(s fairsem.Status) string {
-			return fmt.Sprintf("This sets the limit of %s to %d for all callers%s.", text.Quote(d.Name), limit, drain(s, limit))
+			return fmt.Sprintf("This sets the limit of %s to %d for all callers%s.", text.Quote(t.Name), limit, drain(s, limit))
 		},
-		do: func(ctx context.Context) error { return d.there().SetLimit(ctx, limit) },
+		do: func(ctx context.Context) error { return t.there().SetLimit(ctx, limit) },
 	})
 }
 
@@ -49,32 +49,32 @@ func drain(s fairsem.Status, limit int64) string {
 
 // Pause sets the limit to 0 by hand. A name that Redis does not know is refused unless fresh. settle, if not nil, is
 // called before the result is reported; its error is returned after that.
-func (d Target) Pause(ctx context.Context, fresh bool, settle func(context.Context) error) error {
-	return d.pin(ctx, fresh, step{
+func (t Target) Pause(ctx context.Context, fresh bool, settle func(context.Context) error) error {
+	return t.pin(ctx, fresh, step{
 		settle: settle,
 		done:   inspect.Paused,
 		what: func(s fairsem.Status) string {
-			what := fmt.Sprintf("This pauses %s: nothing is granted until it is resumed; holders keep their permits.", text.Quote(d.Name))
+			what := fmt.Sprintf("This pauses %s: nothing is granted until it is resumed; holders keep their permits.", text.Quote(t.Name))
 			if s.Pinned {
 				what += fmt.Sprintf(" The limit of %d that was set by hand is lost: `fairsem resize` sets it again, `fairsem resume` does not.", s.Limit)
 			}
 			return what
 		},
-		do: func(ctx context.Context) error { return d.there().SetLimit(ctx, 0) },
+		do: func(ctx context.Context) error { return t.there().SetLimit(ctx, 0) },
 	})
 }
 
 // Resume removes a limit that was set by hand, also that of a pause, so that the declared limit applies again.
-func (d Target) Resume(ctx context.Context) error {
-	return d.pin(ctx, false, step{
+func (t Target) Resume(ctx context.Context) error {
+	return t.pin(ctx, false, step{
 		done: func(s fairsem.Status) bool { return !s.Pinned },
 		what: func(s fairsem.Status) string {
 			if s.Declared == 0 {
-				return fmt.Sprintf("This removes the limit of %s; no process has declared another.", text.Quote(d.Name))
+				return fmt.Sprintf("This removes the limit of %s; no process has declared another.", text.Quote(t.Name))
 			}
-			return fmt.Sprintf("This restores the declared limit of %s, which is %d%s.", text.Quote(d.Name), s.Declared, drain(s, s.Declared))
+			return fmt.Sprintf("This restores the declared limit of %s, which is %d%s.", text.Quote(t.Name), s.Declared, drain(s, s.Declared))
 		},
-		do: func(ctx context.Context) error { return d.there().ResetLimit(ctx) },
+		do: func(ctx context.Context) error { return t.there().ResetLimit(ctx) },
 	})
 }
 
@@ -87,8 +87,8 @@ type step struct {
 	settle func(context.Context) error // nil: there is nothing to wait for
 }
 
-func (d Target) pin(ctx context.Context, fresh bool, change step) error {
-	before, err := d.known(ctx)
+func (t Target) pin(ctx context.Context, fresh bool, change step) error {
+	before, err := t.known(ctx)
 	if fresh && errors.Is(err, ErrUnknown) {
 		err = nil
 	}
@@ -99,7 +99,7 @@ func (d Target) pin(ctx context.Context, fresh bool, change step) error {
 	changed := !before.Exists || !change.done(before)
 	if changed {
 		words = ""
-		if err := d.make(ctx, change, before); err != nil {
+		if err := t.make(ctx, change, before); err != nil {
 			return err
 		}
 	}
@@ -110,21 +110,21 @@ func (d Target) pin(ctx context.Context, fresh bool, change step) error {
 	if errors.Is(unsettled, errNoAnswer) {
 		return unsettled // another query would wait again
 	}
-	after, err := d.there().Status(ctx)
+	after, err := t.there().Status(ctx)
 	if err != nil {
 		return cmp.Or(unsettled, fmt.Errorf("the limit was changed, but the state after that is not known: %w", err))
 	}
-	reported := d.report(result{changed, render.NewSemaphore(before), render.NewSemaphore(after)}, fmt.Sprintf("%s: %s%s", text.Quote(d.Name), words, state(after)))
+	reported := t.report(result{changed, render.NewSemaphore(before), render.NewSemaphore(after)}, fmt.Sprintf("%s: %s%s", text.Quote(t.Name), words, state(after)))
 	return cmp.Or(unsettled, reported)
 }
 
 // make asks and makes the change.
-func (d Target) make(ctx context.Context, change step, before fairsem.Status) error {
+func (t Target) make(ctx context.Context, change step, before fairsem.Status) error {
 	now := "Redis does not know the name yet."
 	if before.Exists {
 		now = "Now: " + state(before) + "."
 	}
-	if err := d.confirm(ctx, change.what(before)+"\n"+now); err != nil {
+	if err := t.confirm(ctx, change.what(before)+"\n"+now); err != nil {
 		return err
 	}
 	return change.do(ctx)

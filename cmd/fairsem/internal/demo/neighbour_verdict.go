@@ -50,7 +50,7 @@ func (n *neighbours) conclude(ctx context.Context, out io.Writer) error {
 		r.Sides = append(r.Sides, s.report())
 	}
 	header := fmt.Sprintf("Two customers shared %d units for %s, twice at the same time", Limit, seconds(n.ended.Sub(n.began)))
-	return r.write(out, n.options, header, n.told())
+	return r.write(out, n.options, header, n.summaryEvents())
 }
 
 // left returns how many permits and waiters are left once the load has ended. Calls that were given up leave the queue a moment later.
@@ -93,8 +93,8 @@ func grantsOf(violations []history.Violation) int {
 	return len(ids)
 }
 
-// told is what each customer had, as the events of the summary.
-func (n *neighbours) told() (all []event) {
+// summaryEvents are what each customer had.
+func (n *neighbours) summaryEvents() (all []event) {
 	for _, s := range n.sides {
 		r := s.report()
 		for _, c := range []struct {

@@ -59,7 +59,7 @@ const checkLimit = 5 * time.Minute
 
 // Examine runs all checks one after the other, and reports each finding at once. The error is that there is no server,
 // that a name can never work (fairsem.ErrInvalid), or the cause of ctx.
-func Examine(ctx context.Context, server *dial.Server, o Options, tell func(Finding)) error {
+func Examine(ctx context.Context, server *dial.Server, o Options, report func(Finding)) error {
 	rdb := server.Client()
 	defer func() { _ = rdb.Close() }() // what is in flight is not waited for
 	if err := o.check(rdb); err != nil {
@@ -70,13 +70,13 @@ func Examine(ctx context.Context, server *dial.Server, o Options, tell func(Find
 	if answer != nil && !isReply(answer) {
 		return answer
 	}
-	tell(Finding{Check: "server", State: OK, Message: fmt.Sprintf("%s answers, connected within %v", server, short(time.Since(began)))})
+	report(Finding{Check: "server", State: OK, Message: fmt.Sprintf("%s answers, connected within %v", server, short(time.Since(began)))})
 	p := &target{Options: o, server: server, rdb: rdb}
 	if f, ok := p.connect(ctx, answer); !ok {
-		tell(f)
+		report(f)
 		return cause(ctx)
 	}
-	return p.examine(ctx, tell)
+	return p.examine(ctx, report)
 }
 
 // check says what can never work, before anything is sent.
@@ -94,7 +94,7 @@ func (o Options) check(rdb redis.UniversalClient) error {
 	return nil
 }
 
-func (p *target) examine(ctx context.Context, tell func(Finding)) error {
+func (p *target) examine(ctx context.Context, report func(Finding)) error {
 	for i, c := range checks {
 		findings := p.bounded(ctx, c)
 		if err := cause(ctx); err != nil {
@@ -104,10 +104,10 @@ func (p *target) examine(ctx context.Context, tell func(Finding)) error {
 		for _, f := range findings {
 			f.Check = cmp.Or(f.Check, c.name)
 			over = over || f.final
-			tell(f)
+			report(f)
 		}
 		if over {
-			tell(others(checks[i+1:]))
+			report(others(checks[i+1:]))
 			break
 		}
 	}

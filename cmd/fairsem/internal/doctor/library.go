@@ -14,7 +14,7 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// What counts in the end: the library itself takes a permit, gives it back, and is woken.
+// What counts in the end: the library itself acquires a permit, releases it, and is notified of a grant.
 
 const (
 	trialTTL      = 2 * time.Second

@@ -3,7 +3,7 @@
 -- KEYS    as the library has them: owner, queue, timeout, counter, weight, meta, lanes, turns, tenants, numbers
 -- ARGV    1 from   rank of the first of the holders and of the waiters to read
 --         2 count  of how many of each
---         3 late   ms after which a deadline that passed is one that nobody looked at
+--         3 late   ms after which a deadline that passed should have been found
 --         4 far    ms within which every deadline has to be
 --         5 extra  the field of weight that is no id
 --         6.. fields of meta
@@ -14,15 +14,15 @@
 --         sizes    of owner, queue and weight
 --         counter
 --         extra    of weight
---         units    that the holders have who were looked at, expired ones too
---         weighed  how many who were looked at have a weight
+--         units    of the holders that were read, expired ones too
+--         weighed  how many of those that were read have a weight
 --         newest   the last token
 --         last     the last deadline
---         none     ids that were looked at and have no deadline
+--         none     ids that were read and have no deadline
 --         twice    ids that hold and wait
 --         late     how many deadlines passed so long ago, and the id of the first
 --         far      how many deadlines are too far away, and the id of the first
---         expired  how many holders who were looked at have expired, their units, and how many waiters
+--         expired  how many holders of those that were read have expired, their units, and how many waiters
 local owner, queue, timeout, counter, weight, meta = unpack(KEYS)
 local from, count, late, far = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local extra, first_field = ARGV[5], 6

@@ -133,21 +133,21 @@ func (m model) queryNow() (model, tea.Cmd) {
 }
 
 // receive takes the answer to a query.
-func (m model) receive(l answer) (model, tea.Cmd) {
-	answered := l.at.Add(l.took)
+func (m model) receive(a answer) (model, tea.Cmd) {
+	answered := a.at.Add(a.took)
 	if answered.After(m.now) {
 		m.now = answered
 	}
-	if !m.schedule.end(l) {
+	if !m.schedule.end(a) {
 		return m.query()
 	}
 	switch {
-	case l.err != nil:
-	case l.detail == nil:
-		m.names.update(l.at, l.survey.Statuses)
-		m.names.unreadable, m.names.partial, m.names.answered = l.survey.Unreadable, l.survey.Partial, answered
+	case a.err != nil:
+	case a.detail == nil:
+		m.names.update(a.at, a.survey.Statuses)
+		m.names.unreadable, m.names.partial, m.names.answered = a.survey.Unreadable, a.survey.Partial, answered
 	case m.inside:
-		m.detail.update(l.at, *l.detail)
+		m.detail.update(a.at, *a.detail)
 		m.detail.answered = answered
 	}
 	return m.withdrawStale(), m.schedule.wait()

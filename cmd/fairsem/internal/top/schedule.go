@@ -47,27 +47,27 @@ func (s *schedule) begin(ctx context.Context, from source, name string, now time
 	s.inFlight, s.again, s.begun = true, false, now
 	return func() tea.Msg {
 		defer cancel()
-		l := answer{at: time.Now()}
+		a := answer{at: time.Now()}
 		if name == "" {
-			l.survey, l.err = from.Survey(ctx)
+			a.survey, a.err = from.Survey(ctx)
 		} else {
-			l.detail = new(inspect.Detail)
-			*l.detail, l.err = from.Detail(ctx, name)
+			a.detail = new(inspect.Detail)
+			*a.detail, a.err = from.Detail(ctx, name)
 		}
-		l.took = time.Since(l.at)
-		return l
+		a.took = time.Since(a.at)
+		return a
 	}
 }
 
 // end takes the answer. It reports false if the answer is outdated.
-func (s *schedule) end(l answer) bool {
+func (s *schedule) end(a answer) bool {
 	s.inFlight = false
 	if s.again {
 		return false
 	}
-	s.err = l.err
-	if l.err == nil {
-		s.took = l.took
+	s.err = a.err
+	if a.err == nil {
+		s.took = a.took
 	}
 	return true
 }

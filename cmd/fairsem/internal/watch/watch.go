@@ -59,13 +59,13 @@ type output struct {
 }
 
 // once shows one frame. It also returns the error of an incomplete result.
-func (p output) once(ctx context.Context, query Query) error {
+func (o output) once(ctx context.Context, query Query) error {
 	f, err := query(ctx)
 	if err != nil {
 		return err
 	}
-	p.note(f.Note)
-	if err := p.write(f); err != nil {
+	o.note(f.Note)
+	if err := o.write(f); err != nil {
 		return err
 	}
 	return f.Err
@@ -74,7 +74,7 @@ func (p output) once(ctx context.Context, query Query) error {
 // repeat shows a frame at every interval until ctx ends, whose cause it returns, or it cannot write. Notes are written
 // when they change. After a first frame, the first error of a query is written, and polling continues: a log should
 // contain the time after an outage, too.
-func (p output) repeat(ctx context.Context, every time.Duration, query Query) error {
+func (o output) repeat(ctx context.Context, every time.Duration, query Query) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	noted, seen, failed := "", false, false
@@ -86,15 +86,15 @@ func (p output) repeat(ctx context.Context, every time.Duration, query Query) er
 		case err != nil && !seen:
 			return err
 		case err != nil && !failed:
-			p.note(text.Clean(err.Error()) + "; polling continues")
+			o.note(text.Clean(err.Error()) + "; polling continues")
 			noted, failed = "", true
 		case err == nil:
 			seen, failed = true, false
 			if words := f.words(); words != noted {
-				p.note(words)
+				o.note(words)
 				noted = words
 			}
-			if err := p.write(f); err != nil {
+			if err := o.write(f); err != nil {
 				return err
 			}
 		}
@@ -105,13 +105,13 @@ func (p output) repeat(ctx context.Context, every time.Duration, query Query) er
 	}
 }
 
-func (p output) write(f Frame) error {
-	_, err := io.WriteString(p.out, f.Text(p.width, 0))
+func (o output) write(f Frame) error {
+	_, err := io.WriteString(o.out, f.Text(o.width, 0))
 	return err
 }
 
-func (p output) note(words string) {
+func (o output) note(words string) {
 	if words != "" {
-		_, _ = io.WriteString(p.notes, words+"\n") // an error cannot be reported anywhere
+		_, _ = io.WriteString(o.notes, words+"\n") // an error cannot be reported anywhere
 	}
 }

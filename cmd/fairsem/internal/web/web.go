@@ -23,7 +23,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// Options are what a page needs. All but Pattern, Busy, TenantMetrics, Hosts and Token are wanted.
+// Options are what a page needs. All but Pattern, Busy, TenantMetrics, Hosts and Token are required.
 type Options struct {
 	Client        *fairsem.Client
 	Redis         string        // its address for people; without a password
