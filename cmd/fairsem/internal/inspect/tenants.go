@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -26,6 +27,17 @@ type Tenants struct {
 	More   int64            // how many more were counted
 	Unread bool             // there are others, which were not read
 	Err    error            // why they are not known, such as a missing right
+}
+
+// Hidden is how many more there are, such as "3 more", or "" for none.
+func (t Tenants) Hidden() string {
+	switch {
+	case t.Unread:
+		return fmt.Sprintf("more than %d more", t.More)
+	case t.More > 0:
+		return fmt.Sprintf("%d more", t.More)
+	}
+	return ""
 }
 
 // queryTenants queries the tenants of one name. It reads at most so many, and keeps at most twice as many as it returns.

@@ -36,10 +36,8 @@ func Detail(d inspect.Detail, width int) string {
 	} else if len(of.All) > 0 {
 		line()
 		b.WriteString(tenants(of.All, width))
-		if of.Unread {
-			line(faint.Render(fmt.Sprintf("… and more than %d more: --rows shows them", of.More)))
-		} else {
-			more(line, of.More)
+		if hidden := of.Hidden(); hidden != "" {
+			line(faint.Render("… and " + hidden + ": --rows shows them"))
 		}
 	}
 	if len(d.Holders) > 0 {

@@ -144,10 +144,8 @@ func (d *detail) summary(p paint) string {
 	if d.more > 0 {
 		parts = append(parts, p.note.Render(count(d.more)+" more are not shown"))
 	}
-	if of := d.tenants; d.byTenant && of.unread {
-		parts = append(parts, p.note.Render("more than "+count(of.more)+" more tenants are not shown"))
-	} else if d.byTenant && of.more > 0 {
-		parts = append(parts, p.note.Render(count(of.more)+" more tenants are not shown"))
+	if hidden := d.tenants.hidden; d.byTenant && hidden != "" {
+		parts = append(parts, p.note.Render(hidden+" tenants are not shown"))
 	}
 	parts = append(parts, p.text.Render(rate(d.row)+" grants/s"))
 	if d.Window == 0 {

@@ -10,9 +10,8 @@ import (
 // tenants is the table of the tenants of a name.
 type tenants struct {
 	list[tenant]
-	nameWidth int   // of the widest
-	more      int64 // tenants that are not shown
-	unread    bool  // there are others, which were not counted
+	nameWidth int    // of the widest
+	hidden    string // how many are not shown
 }
 
 // tenant is a row of the table.
@@ -22,7 +21,7 @@ func (t tenant) key() string { return t.Name }
 
 func (n *tenants) update(of inspect.Tenants) {
 	var all []tenant
-	n.nameWidth, n.more, n.unread = labelLeast, of.More, of.Unread
+	n.nameWidth, n.hidden = labelLeast, of.Hidden()
 	for _, t := range of.All {
 		all = append(all, tenant{t})
 		n.nameWidth = max(n.nameWidth, text.Columns(text.Word(t.Name)))

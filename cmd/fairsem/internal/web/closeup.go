@@ -3,9 +3,9 @@ package web
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fairsem/fairsem"
@@ -136,15 +136,13 @@ func newTenants(of inspect.Tenants) (all []tenant, more string) {
 			Limit: render.TenantLimit(t), Oldest: render.TenantWait(t),
 		})
 	}
-	switch {
-	case of.Err != nil:
+	if of.Err != nil {
 		return nil, "The tenants cannot be read: fairsem doctor may find out why."
-	case of.Unread:
-		return all, fmt.Sprintf("More than %d more tenants.", of.More)
-	case of.More > 0:
-		return all, fmt.Sprintf("%d more tenants.", of.More)
 	}
-	return all, ""
+	if hidden := of.Hidden(); hidden != "" {
+		more = strings.ToUpper(hidden[:1]) + hidden[1:] + " tenants."
+	}
+	return all, more
 }
 
 // controlsOf are those of the name. Each leads to a page that asks again.
