@@ -90,7 +90,7 @@ func (t Target) Evict(ctx context.Context, selection Selection) error {
 	}
 	o := c.object(gone)
 	o.result = result{len(o.Holders)+len(o.Waiters) > 0, render.NewSemaphore(before.Status), render.NewSemaphore(after)}
-	words := fmt.Sprintf("%s: evicted %s", text.Quote(t.Name), count(len(o.Holders), len(o.Waiters)))
+	words := fmt.Sprintf("%s: evicted %s", text.Quote(t.Name), ticketCount(len(o.Holders), len(o.Waiters)))
 	if len(gone) > 0 {
 		words += fmt.Sprintf(", %d were gone already", len(gone))
 	}
@@ -225,7 +225,7 @@ const shown = 20
 
 func (c choice) announce(d Target, s fairsem.Status) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "This evicts %s from %s:\n\n", count(len(c.holders), len(c.waiters)), text.Quote(d.Name))
+	fmt.Fprintf(&b, "This evicts %s from %s:\n\n", ticketCount(len(c.holders), len(c.waiters)), text.Quote(d.Name))
 	if len(c.holders) > 0 {
 		b.WriteString(render.Holders(c.holders[:min(shown, len(c.holders))], c.now, d.Width) + "\n")
 	}
@@ -243,8 +243,8 @@ func (c choice) announce(d Target, s fairsem.Status) string {
 	return b.String()
 }
 
-// count is like "2 holders and 1 waiter".
-func count(holders, waiters int) string {
+// ticketCount is like "2 holders and 1 waiter".
+func ticketCount(holders, waiters int) string {
 	switch {
 	case waiters == 0:
 		return render.Count(int64(holders), "holder")

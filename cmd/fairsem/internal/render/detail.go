@@ -111,7 +111,7 @@ func Holders(holders []fairsem.Ticket, now time.Time, width int) string {
 		{Head: "EXPIRES", Right: true}, {Head: "TOKEN", Right: true}}
 	rows := make([][]string, len(holders))
 	for i, t := range holders {
-		rows[i] = []string{Label(t), count(t.Weight), text.Ago(inspect.Since(now, t)), text.Ago(t.ExpiresIn), count(t.Token)}
+		rows[i] = []string{Label(t), number(t.Weight), text.Ago(inspect.Since(now, t)), text.Ago(t.ExpiresIn), number(t.Token)}
 	}
 	if Numbered(holders) {
 		columns = append(columns, column{Head: "NUMBERS", Cut: true})
@@ -136,9 +136,9 @@ func Numbers(t fairsem.Ticket) string {
 		for last+1 < len(all) && all[last+1] == all[last]+1 {
 			last++
 		}
-		part := count(all[first])
+		part := number(all[first])
 		if last > first {
-			part += "-" + count(all[last])
+			part += "-" + number(all[last])
 		}
 		parts = append(parts, part)
 		first = last + 1
@@ -156,7 +156,7 @@ func Waiters(waiters []fairsem.Ticket, positions []int, now time.Time, width int
 		if positions != nil {
 			position = positions[i]
 		}
-		rows[i] = []string{strconv.Itoa(position), Label(t), count(t.Weight), text.Ago(inspect.Since(now, t)), text.Ago(t.ExpiresIn)}
+		rows[i] = []string{strconv.Itoa(position), Label(t), number(t.Weight), text.Ago(inspect.Since(now, t)), text.Ago(t.ExpiresIn)}
 	}
 	return withIDs(columns, rows, waiters, width)
 }
@@ -188,7 +188,7 @@ func tenants(all []fairsem.Tenant, width int) string {
 		{Head: "WAITING", Right: true}, {Head: "OLDEST", Right: true}}
 	rows := make([][]string, len(all))
 	for i, t := range all {
-		rows[i] = []string{text.Word(t.Name), count(t.Used), count(t.Share), TenantLimit(t), count(t.Waiting), TenantWait(t)}
+		rows[i] = []string{text.Word(t.Name), number(t.Used), number(t.Share), TenantLimit(t), number(t.Waiting), TenantWait(t)}
 	}
 	return layOut(columns, rows, width)
 }
@@ -198,7 +198,7 @@ func TenantLimit(t fairsem.Tenant) string {
 	if t.Limit == 0 {
 		return "-"
 	}
-	return count(t.Limit)
+	return number(t.Limit)
 }
 
 // TenantWait is how long the first waiter of t has waited, or "-" if it has none.

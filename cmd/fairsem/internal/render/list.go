@@ -50,13 +50,13 @@ func plainList(all []fairsem.Status) string {
 	rows := make([][]string, len(all))
 	for i, s := range all {
 		name := strings.ReplaceAll(text.Clean(s.Name), " ", `\x20`)
-		rows[i] = []string{name, count(s.Used), count(s.Limit), count(s.Waiting), text.Ago(s.OldestWait), count(s.Expired), strings.Join(Notes(s), ", ")}
+		rows[i] = []string{name, number(s.Used), number(s.Limit), number(s.Waiting), text.Ago(s.OldestWait), number(s.Expired), strings.Join(Notes(s), ", ")}
 	}
 	return layOut(columns, rows, 0)
 }
 
 // Used is like 3/20.
-func Used(s fairsem.Status) string { return count(s.Used) + "/" + count(s.Limit) }
+func Used(s fairsem.Status) string { return number(s.Used) + "/" + number(s.Limit) }
 
 var (
 	free  = lipgloss.NewStyle().Foreground(lipgloss.Green)
@@ -80,7 +80,7 @@ func warn(n int64) string {
 	if n == 0 {
 		return faint.Render("0")
 	}
-	return busy.Render(count(n))
+	return busy.Render(number(n))
 }
 
 func oldest(s fairsem.Status) string {
@@ -98,4 +98,4 @@ func note(s fairsem.Status) string {
 	return strings.Join(notes, ", ")
 }
 
-func count(n int64) string { return strconv.FormatInt(n, 10) }
+func number(n int64) string { return strconv.FormatInt(n, 10) }

@@ -1,7 +1,6 @@
 package render
 
 import (
-	"strconv"
 	"strings"
 	"time"
 
@@ -26,7 +25,7 @@ func Notes(s fairsem.Status) (notes []string) {
 
 // Rate is like 20/1s.
 func Rate(limit int64, window time.Duration) string {
-	return strconv.FormatInt(limit, 10) + "/" + text.Span(window)
+	return number(limit) + "/" + text.Span(window)
 }
 
 // Count is like "1 holder" and "2 holders".
@@ -34,7 +33,7 @@ func Count(n int64, what string) string {
 	if n != 1 {
 		what += "s"
 	}
-	return strconv.FormatInt(n, 10) + " " + what
+	return number(n) + " " + what
 }
 
 // Elsewhere reports that there are semaphores with other prefixes, and how to select one.

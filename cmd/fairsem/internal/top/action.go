@@ -10,6 +10,7 @@ import (
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/change"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -69,21 +70,21 @@ func (a action) question(now fairsem.Status, t ticket) string {
 	name := short(a.name)
 	switch a.verb {
 	case resize:
-		return fmt.Sprintf("Set the limit of %s to %s? It is %s now, with %s in use and %d waiting.%s",
-			name, exact(a.limit), exact(now.Limit), exact(now.Used), now.Waiting, shrinks(now, a.limit))
+		return fmt.Sprintf("Set the limit of %s to %d? It is %d now, with %d in use and %d waiting.%s",
+			name, a.limit, now.Limit, now.Used, now.Waiting, shrinks(now, a.limit))
 	case pause:
-		return fmt.Sprintf("Pause %s? Nothing is granted until it is resumed; %s of %s in use now, %d waiting.%s",
-			name, exact(now.Used), exact(now.Limit), now.Waiting, forgets(now))
+		return fmt.Sprintf("Pause %s? Nothing is granted until it is resumed; %d of %d in use now, %d waiting.%s",
+			name, now.Used, now.Limit, now.Waiting, forgets(now))
 	case resume:
-		return fmt.Sprintf("Reset the limit of %s? It is set to %s by hand and goes back to %s; %s in use now, %d waiting.",
-			name, exact(now.Limit), declared(now), exact(now.Used), now.Waiting)
+		return fmt.Sprintf("Reset the limit of %s? It is set to %d by hand and goes back to %s; %d in use now, %d waiting.",
+			name, now.Limit, declared(now), now.Used, now.Waiting)
 	}
 	if t.position > 0 {
 		return fmt.Sprintf("Evict %s, number %d in the queue of %s? It wants %s and has waited for %s.\nid %s",
-			who(t), t.position, name, several(t.Weight, "unit", "units"), text.Ago(t.since), text.Word(inspect.PlainID(t.ID)))
+			who(t), t.position, name, render.Count(t.Weight, "unit"), text.Ago(t.since), text.Word(inspect.PlainID(t.ID)))
 	}
 	return fmt.Sprintf("Evict %s from %s? It has held %s for %s, and its work may continue for a moment.\nid %s",
-		who(t), name, several(t.Weight, "unit", "units"), text.Ago(t.since), text.Word(inspect.PlainID(t.ID)))
+		who(t), name, render.Count(t.Weight, "unit"), text.Ago(t.since), text.Word(inspect.PlainID(t.ID)))
 }
 
 // shrinks explains what a lower limit means for the holders.
@@ -91,7 +92,7 @@ func shrinks(now fairsem.Status, limit int64) string {
 	if now.Used <= limit {
 		return ""
 	}
-	return fmt.Sprintf(" No permit is revoked, and nothing is granted while %s or more are in use.", exact(limit))
+	return fmt.Sprintf(" No permit is revoked, and nothing is granted while %d or more are in use.", limit)
 }
 
 // forgets names the limit that a pause replaces.
@@ -99,7 +100,7 @@ func forgets(now fairsem.Status) string {
 	if !now.Pinned || inspect.Paused(now) {
 		return ""
 	}
-	return fmt.Sprintf(" The limit of %s was set by hand: resume does not restore it.", exact(now.Limit))
+	return fmt.Sprintf(" The limit of %d was set by hand: resume does not restore it.", now.Limit)
 }
 
 // outcome describes the result.
@@ -110,7 +111,7 @@ func (d done) outcome() notice {
 	}
 	switch d.verb {
 	case resize:
-		return notice{text: fmt.Sprintf("the limit of %s is set to %s", name, exact(d.limit))}
+		return notice{text: fmt.Sprintf("the limit of %s is set to %d", name, d.limit)}
 	case pause:
 		return notice{text: name + " is paused"}
 	case resume:

@@ -81,7 +81,7 @@ func (d *detail) columns() []column[ticket] {
 	columns := []column[ticket]{
 		{gap: 1, min: 5, max: 7, cell: stateCell},
 		{title: "LABEL", gap: 2, min: labelLeast, max: min(d.labelWidth, labelMost), text: func(t ticket) string { return render.Label(t.Ticket) }},
-		{title: "UNITS", right: true, gap: 2, min: 6, rank: 1, text: func(t ticket) string { return count(t.Weight) }},
+		{title: "UNITS", right: true, gap: 2, min: 6, rank: 1, text: func(t ticket) string { return brief(t.Weight) }},
 		{title: "FOR", right: true, gap: 2, min: 7, rank: 2, text: func(t ticket) string { return text.Ago(t.since) }},
 		{title: "EXPIRES", right: true, gap: 2, min: 7, rank: 3, cell: expiresCell},
 		{title: "TOKEN", right: true, gap: 2, min: 6, max: 16, rank: 5, cell: tokenCell},
@@ -142,7 +142,7 @@ func (d *detail) summary(p paint) string {
 	}
 	parts = append(parts, p.text.Render(waiting(d.Status)))
 	if d.more > 0 {
-		parts = append(parts, p.note.Render(count(d.more)+" more are not shown"))
+		parts = append(parts, p.note.Render(brief(d.more)+" more are not shown"))
 	}
 	if hidden := d.tenants.hidden; d.byTenant && hidden != "" {
 		parts = append(parts, p.note.Render(hidden+" tenants are not shown"))
@@ -158,5 +158,5 @@ func waiting(s fairsem.Status) string {
 	if s.Waiting == 0 {
 		return "0 waiting"
 	}
-	return count(s.Waiting) + " waiting, " + text.Ago(s.OldestWait)
+	return brief(s.Waiting) + " waiting, " + text.Ago(s.OldestWait)
 }

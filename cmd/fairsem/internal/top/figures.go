@@ -10,8 +10,8 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// count is a number in at most six columns: as it is up to 99999, then 100k, 2.5M, 12G.
-func count(n int64) string {
+// brief is a number in at most six columns: as it is up to 99999, then 100k, 2.5M, 12G.
+func brief(n int64) string {
 	if n < 100_000 {
 		return strconv.FormatInt(n, 10)
 	}
@@ -27,23 +27,12 @@ func count(n int64) string {
 	return strconv.FormatFloat(v, 'f', digits, 64) + "kMGTP"[unit:unit+1]
 }
 
-// several is a count with its noun.
-func several(n int64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return count(n) + " " + many
-}
-
-// exact is the whole number, for questions and what is typed.
-func exact(n int64) string { return strconv.FormatInt(n, 10) }
-
 // declared is the limit that processes have declared, if one has.
 func declared(s fairsem.Status) string {
 	if s.Declared == 0 {
 		return "none"
 	}
-	return exact(s.Declared)
+	return strconv.FormatInt(s.Declared, 10)
 }
 
 // short shortens a name for a sentence.

@@ -40,6 +40,6 @@ func TestSelectionIsAsWideAsTheScreenAndHasNoColoursInside(t *testing.T) {
 func TestNumbersAreShortAndHonest(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int64]string{0: "0", 99_999: "99999", 100_000: "100k", 2_540_000: "2.5M", 12_000_000_000: "12G", 1 << 53: "9.0P"} {
-		assert.Equal(t, want, count(n))
+		assert.Equal(t, want, brief(n))
 	}
 }

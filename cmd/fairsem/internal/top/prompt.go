@@ -79,6 +79,6 @@ func wrap(s string, width int, style lipgloss.Style) []string {
 
 // limitQuestion asks for a new limit, with the present state.
 func limitQuestion(now fairsem.Status) string {
-	return fmt.Sprintf("Resize %s: the limit is %s now, with %s in use and %d waiting; %s was declared.",
-		short(now.Name), exact(now.Limit), exact(now.Used), now.Waiting, declared(now))
+	return fmt.Sprintf("Resize %s: the limit is %d now, with %d in use and %d waiting; %s was declared.",
+		short(now.Name), now.Limit, now.Used, now.Waiting, declared(now))
 }

@@ -127,13 +127,13 @@ func bar(s fairsem.Status, width int, p paint) string {
 	return style.Render(full) + p.title.Render(drawn[len(full):])
 }
 
-func inUse(s fairsem.Status) string { return count(s.Used) + "/" + count(s.Limit) }
+func inUse(s fairsem.Status) string { return brief(s.Used) + "/" + brief(s.Limit) }
 
 func waitingCell(r row, _ int, p paint) string {
 	if r.Waiting == 0 {
 		return p.title.Render("0")
 	}
-	return p.strong.Render(count(r.Waiting))
+	return p.strong.Render(brief(r.Waiting))
 }
 
 func oldestCell(r row, _ int, p paint) string {
@@ -160,7 +160,7 @@ func rate(r row) string {
 	case r.Rate < 9.95:
 		return strconv.FormatFloat(r.Rate, 'f', 1, 64)
 	}
-	return count(int64(math.Round(r.Rate)))
+	return brief(int64(math.Round(r.Rate)))
 }
 
 func expiredCell(r row, _ int, p paint) string {
@@ -168,11 +168,11 @@ func expiredCell(r row, _ int, p paint) string {
 	case r.Window > 0:
 		return p.title.Render("-") // grants of a rate always expire
 	case r.gain > 0:
-		return p.bad.Render("+" + count(r.gain) + " " + count(r.Expired))
+		return p.bad.Render("+" + brief(r.gain) + " " + brief(r.Expired))
 	case r.Expired == 0:
 		return p.title.Render("0")
 	}
-	return p.text.Render(count(r.Expired))
+	return p.text.Render(brief(r.Expired))
 }
 
 // notes is what is special about a name.
@@ -191,17 +191,17 @@ func (n *names) summary(p paint) string {
 		sum.rated = sum.rated || r.rated
 	}
 	parts := []string{
-		p.text.Render(several(int64(len(n.all)), "name", "names")),
-		p.text.Render(count(used) + " in use"),
-		p.text.Render(count(waiting) + " waiting"),
+		p.text.Render(render.Count(int64(len(n.all)), "name")),
+		p.text.Render(brief(used) + " in use"),
+		p.text.Render(brief(waiting) + " waiting"),
 		p.text.Render(rate(sum) + " grants/s"),
 		expiries(expired, sum.gain, p),
 	}
 	switch {
 	case n.filter != "":
-		parts = slices.Insert(parts, 1, p.note.Render(count(int64(len(n.items)))+" with "+short(n.filter)))
+		parts = slices.Insert(parts, 1, p.note.Render(brief(int64(len(n.items)))+" with "+short(n.filter)))
 	case n.busy:
-		parts = slices.Insert(parts, 1, p.note.Render(count(int64(len(n.items)))+" busy"))
+		parts = slices.Insert(parts, 1, p.note.Render(brief(int64(len(n.items)))+" busy"))
 	}
 	return " " + strings.Join(parts, "   ")
 }
@@ -217,13 +217,13 @@ func (n *names) warning(p paint) string {
 	case len(n.unreadable) == 0:
 		return ""
 	}
-	return p.note.Render(" " + several(int64(len(n.unreadable)), "name", "names") + " cannot be read: " + plainly(n.unreadable[0]))
+	return p.note.Render(" " + render.Count(int64(len(n.unreadable)), "name") + " cannot be read: " + plainly(n.unreadable[0]))
 }
 
 // expiries is red while it grows.
 func expiries(all, gain int64, p paint) string {
 	if gain > 0 {
-		return p.bad.Render("+" + count(gain) + " " + count(all) + " expired")
+		return p.bad.Render("+" + brief(gain) + " " + brief(all) + " expired")
 	}
-	return p.text.Render(count(all) + " expired")
+	return p.text.Render(brief(all) + " expired")
 }

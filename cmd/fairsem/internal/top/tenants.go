@@ -32,15 +32,15 @@ func (n *tenants) update(of inspect.Tenants) {
 func (n *tenants) view(width int, p paint) string {
 	return n.draw([]column[tenant]{
 		{title: "TENANT", gap: 1, min: labelLeast, max: min(n.nameWidth, labelMost), text: func(t tenant) string { return text.Word(t.Name) }},
-		{title: "USED", right: true, gap: 2, min: 6, text: func(t tenant) string { return count(t.Used) }},
-		{title: "WAITING", right: true, gap: 2, min: 7, rank: 1, text: func(t tenant) string { return count(t.Waiting) }},
+		{title: "USED", right: true, gap: 2, min: 6, text: func(t tenant) string { return brief(t.Used) }},
+		{title: "WAITING", right: true, gap: 2, min: 7, rank: 1, text: func(t tenant) string { return brief(t.Waiting) }},
 		{title: "OLDEST", right: true, gap: 2, min: 7, rank: 2, text: func(t tenant) string { return render.TenantWait(t.Tenant) }},
-		{title: "SHARE", right: true, gap: 2, min: 6, rank: 3, text: func(t tenant) string { return count(t.Share) }},
+		{title: "SHARE", right: true, gap: 2, min: 6, rank: 3, text: func(t tenant) string { return brief(t.Share) }},
 		{title: "LIMIT", right: true, gap: 2, min: 6, rank: 4, text: func(t tenant) string {
 			if t.Limit == 0 {
 				return "-"
 			}
-			return count(t.Limit)
+			return brief(t.Limit)
 		}},
 	}, width, p)
 }

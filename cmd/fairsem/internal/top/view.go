@@ -7,6 +7,7 @@ import (
 	"charm.land/bubbles/v2/key"
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -135,7 +136,7 @@ func (m model) empty() string {
 	case m.inside:
 		return "No holders, no waiters."
 	case len(n.all) > 0 && n.filter == "":
-		return "No holders or waiters, of any of " + several(int64(len(n.all)), "name", "names") + "."
+		return "No holders or waiters, of any of " + render.Count(int64(len(n.all)), "name") + "."
 	case len(n.all) > 0 && n.busy:
 		return "No name with a holder or a waiter contains this: esc clears it."
 	case len(n.all) > 0:
