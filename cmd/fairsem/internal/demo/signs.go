@@ -7,17 +7,17 @@ import (
 	"unicode"
 
 	"charm.land/lipgloss/v2"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/screen"
 )
 
-// The sixteen colours that every terminal has, in the shades that its user likes. What has a colour has a sign or a
-// word for it, too.
 var (
-	plainly = lipgloss.NewStyle()
-	bold    = plainly.Bold(true)
-	faint   = plainly.Faint(true)
-	bad     = plainly.Foreground(lipgloss.Red).Bold(true)
-	good    = plainly.Foreground(lipgloss.Green).Bold(true)
-	moving  = plainly.Foreground(lipgloss.Cyan).Bold(true)
+	plainly = screen.Plain
+	bold    = screen.Bold
+	faint   = screen.Faint
+	bad     = screen.Bad
+	good    = screen.Good.Bold(true)
+	moving  = screen.Note.Bold(true)
 )
 
 // glyphs are the signs that text is drawn with.

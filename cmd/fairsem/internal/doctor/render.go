@@ -5,9 +5,8 @@ import (
 	"io"
 	"strings"
 
-	"charm.land/lipgloss/v2"
-
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/screen"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -20,10 +19,10 @@ type Page struct {
 
 // signs are the states on a terminal.
 var signs = map[State]string{
-	OK:   lipgloss.NewStyle().Foreground(lipgloss.Green).Render("✓"),
-	Warn: lipgloss.NewStyle().Foreground(lipgloss.Yellow).Bold(true).Render("!"),
-	Fail: lipgloss.NewStyle().Foreground(lipgloss.Red).Bold(true).Render("✗"),
-	Skip: lipgloss.NewStyle().Faint(true).Render("-"),
+	OK:   screen.Good.Render("✓"),
+	Warn: screen.Warn.Bold(true).Render("!"),
+	Fail: screen.Bad.Render("✗"),
+	Skip: screen.Faint.Render("-"),
 }
 
 const checkWidth = 11 // of the longest name of a check
@@ -40,11 +39,11 @@ func (p Page) Show(f Finding) {
 		return
 	}
 	if f.State == Skip {
-		name, message = faint(name), faint(message)
+		name, message = screen.Faint.Render(name), screen.Faint.Render(message)
 	}
 	p.line("%s %s  %s", signs[f.State], name, message)
 	if advice != "" {
-		p.line("  %s  %s", strings.Repeat(" ", checkWidth), faint("→ "+advice))
+		p.line("  %s  %s", strings.Repeat(" ", checkWidth), screen.Faint.Render("→ "+advice))
 	}
 }
 
@@ -52,8 +51,6 @@ func (p Page) Show(f Finding) {
 func (p Page) Sum(r Report) {
 	p.line("\n%d ok, %s, %s, %d skipped", r.Count[OK], render.Count(r.Count[Warn], "warning"), render.Count(r.Count[Fail], "failure"), r.Count[Skip])
 }
-
-func faint(s string) string { return lipgloss.NewStyle().Faint(true).Render(s) }
 
 func (p Page) line(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.Out, format+"\n", args...) // a reader that is gone ends the process

@@ -4,8 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"charm.land/lipgloss/v2"
-
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/screen"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -19,8 +18,6 @@ type column struct {
 // least is the width that a column keeps when it is cut.
 const least = 8
 
-var head = lipgloss.NewStyle().Bold(true)
-
 // layOut returns one line for the headings and one for each row, each with its end. Where they do not fit width
 // the columns that may be cut are, evenly, and then the lines; a width of 0 cuts nothing. Cells are clean.
 func layOut(columns []column, rows [][]string, width int) string {
@@ -29,7 +26,7 @@ func layOut(columns []column, rows [][]string, width int) string {
 	}
 	heads := make([]string, len(columns))
 	for i, c := range columns {
-		heads[i] = head.Render(c.Head)
+		heads[i] = screen.Bold.Render(c.Head)
 	}
 	widths := widths(columns, rows)
 	var lines strings.Builder

@@ -7,14 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"charm.land/lipgloss/v2"
-
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/screen"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
-
-var bold = lipgloss.NewStyle().Bold(true)
 
 // Detail returns one semaphore with its holders and its queue, for a terminal of so many columns; 0: for a pipe.
 func Detail(d inspect.Detail, width int) string {
@@ -26,10 +23,10 @@ func Detail(d inspect.Detail, width int) string {
 		}
 		b.WriteString(s + "\n")
 	}
-	line(bold.Render(text.Clean(d.Name)))
+	line(screen.Bold.Render(text.Clean(d.Name)))
 	line(bar(d.Status, 20), Used(d.Status)+" in use", queueSummary(d))
-	line(faint.Render(limitLine(d.Status)))
-	line(faint.Render(history(d.Status)))
+	line(screen.Faint.Render(limitLine(d.Status)))
+	line(screen.Faint.Render(history(d.Status)))
 	if of := d.Tenants; of.Err != nil {
 		line()
 		line("the tenants are not known: " + text.Clean(of.Err.Error()))
@@ -37,7 +34,7 @@ func Detail(d inspect.Detail, width int) string {
 		line()
 		b.WriteString(tenants(of.All, width))
 		if hidden := of.Hidden(); hidden != "" {
-			line(faint.Render("… and " + hidden + ": --rows shows them"))
+			line(screen.Faint.Render("… and " + hidden + ": --rows shows them"))
 		}
 	}
 	if len(d.Holders) > 0 {
@@ -55,7 +52,7 @@ func Detail(d inspect.Detail, width int) string {
 
 func more(line func(...string), n int64) {
 	if n > 0 {
-		line(faint.Render(fmt.Sprintf("… and %d more: --rows shows them", n)))
+		line(screen.Faint.Render(fmt.Sprintf("… and %d more: --rows shows them", n)))
 	}
 }
 

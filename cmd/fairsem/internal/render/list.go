@@ -5,10 +5,9 @@ import (
 	"strconv"
 	"strings"
 
-	"charm.land/lipgloss/v2"
-
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/screen"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
@@ -58,17 +57,11 @@ func plainList(all []fairsem.Status) string {
 // Used is like 3/20.
 func Used(s fairsem.Status) string { return number(s.Used) + "/" + number(s.Limit) }
 
-var (
-	free  = lipgloss.NewStyle().Foreground(lipgloss.Green)
-	busy  = lipgloss.NewStyle().Foreground(lipgloss.Yellow)
-	faint = lipgloss.NewStyle().Faint(true)
-)
-
 // bar is used of limit in so many columns: green with room, yellow without.
 func bar(s fairsem.Status, width int) string {
-	style := free
+	style := screen.Good
 	if inspect.Full(s) {
-		style = busy
+		style = screen.Warn
 	}
 	return style.Render(text.Bar(s.Used, s.Limit, width))
 }
@@ -78,14 +71,14 @@ func barWidth(width int) int { return min(max(width/8, 8), 30) }
 // warn shows a number that had better be 0.
 func warn(n int64) string {
 	if n == 0 {
-		return faint.Render("0")
+		return screen.Faint.Render("0")
 	}
-	return busy.Render(number(n))
+	return screen.Warn.Render(number(n))
 }
 
 func oldest(s fairsem.Status) string {
 	if s.Waiting == 0 {
-		return faint.Render("-")
+		return screen.Faint.Render("-")
 	}
 	return text.Ago(s.OldestWait)
 }
@@ -93,7 +86,7 @@ func oldest(s fairsem.Status) string {
 func note(s fairsem.Status) string {
 	notes := Notes(s)
 	if inspect.Paused(s) {
-		notes[0] = busy.Render(notes[0])
+		notes[0] = screen.Warn.Render(notes[0])
 	}
 	return strings.Join(notes, ", ")
 }

@@ -1,6 +1,10 @@
 package top
 
-import "charm.land/lipgloss/v2"
+import (
+	"charm.land/lipgloss/v2"
+
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/screen"
+)
 
 // paint is what text is drawn with. The zero value changes nothing.
 type paint struct {
@@ -14,20 +18,19 @@ type paint struct {
 	bad    lipgloss.Style
 }
 
-// The sixteen colours that every terminal has, in the shades that its user likes.
 var (
 	colourful = paint{
 		strong: strong,
 		title:  faint,
-		bar:    lipgloss.NewStyle().Foreground(lipgloss.Green),
-		full:   lipgloss.NewStyle().Foreground(lipgloss.Yellow),
-		note:   lipgloss.NewStyle().Foreground(lipgloss.Cyan),
-		good:   lipgloss.NewStyle().Foreground(lipgloss.Green),
-		bad:    lipgloss.NewStyle().Foreground(lipgloss.Red).Bold(true),
+		bar:    screen.Good,
+		full:   screen.Warn,
+		note:   screen.Note,
+		good:   screen.Good,
+		bad:    screen.Bad,
 	}
-	strong    = lipgloss.NewStyle().Bold(true)
-	faint     = lipgloss.NewStyle().Faint(true)
+	strong    = screen.Bold
+	faint     = screen.Faint
 	faded     = paint{faint, faint, faint, faint, faint, faint, faint, faint}
 	plain     = paint{}
-	selection = lipgloss.NewStyle().Reverse(true)
+	selection = screen.Plain.Reverse(true)
 )

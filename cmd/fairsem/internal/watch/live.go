@@ -9,7 +9,6 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
-	"charm.land/lipgloss/v2"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/screen"
@@ -100,11 +99,6 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-var (
-	faint = lipgloss.NewStyle().Faint(true)
-	bad   = lipgloss.NewStyle().Foreground(lipgloss.Red)
-)
-
 // around is the lines beside those of the frame: the title, the note, and an empty one beside each.
 const around = 4
 
@@ -115,7 +109,7 @@ func (m model) View() tea.View {
 	if m.width == 0 { // it is not known yet
 		return tea.NewView("")
 	}
-	title, note := faint.Render(m.title), m.note()
+	title, note := screen.Faint.Render(m.title), m.note()
 	var lines []string
 	if m.height < roomForSpace {
 		lines = append([]string{cmp.Or(note, title)}, m.rows(m.height-1)...)
@@ -142,13 +136,13 @@ func (m model) rows(room int) []string {
 	case m.height < roomForSpace:
 		return lines[:max(0, room)]
 	}
-	return append(lines[:room-1], faint.Render("…"))
+	return append(lines[:room-1], screen.Faint.Render("…"))
 }
 
 // note is what people should know, the error of the last query first; "": nothing.
 func (m model) note() string {
 	if m.trouble.error != nil {
-		return bad.Render(text.Clean(m.trouble.Error()))
+		return screen.Bad.Render(text.Clean(m.trouble.Error()))
 	}
 	return m.frame.words()
 }
