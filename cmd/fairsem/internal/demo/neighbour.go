@@ -14,18 +14,22 @@ import (
 	"github.com/fairsem/fairsem/internal/history"
 )
 
-// The noisy neighbour: one customer has a long queue of jobs, another a short job now and then. The same load runs on two names of one
-// server at the same time: on one of them no call names a tenant.
-const (
-	noisyCalls = 30 // of one customer that wait or hold at any time
-	noisyJob   = 100 * time.Millisecond
-	quietJob   = 20 * time.Millisecond
-	quietPause = 200 * time.Millisecond // between two jobs of the other one, on average
-
-	evidenceGrace = 8 * time.Second // for a job to be done, and for something to judge to happen, on a machine that hardly gets on
-)
+// evidenceGrace is for a job to be done, and for something to judge to happen, on a machine that hardly gets on.
+const evidenceGrace = 8 * time.Second
 
 const noisy, quiet = "noisy", "quiet"
+
+// customer is the load of one of the two.
+type customer struct {
+	name  string
+	calls int           // that wait or hold at any time
+	job   time.Duration // how long one takes
+	rest  time.Duration // after each, on average
+}
+
+// The noisy neighbour: one customer has a long queue of jobs, another a short job now and then. The same load runs on two names of one
+// server at the same time: on one of them no call names a tenant.
+var customers = [2]customer{{noisy, 30, 100 * time.Millisecond, 0}, {quiet, 1, 20 * time.Millisecond, 200 * time.Millisecond}}
 
 // neighbours is one run of it.
 type neighbours struct {
@@ -40,9 +44,9 @@ type neighbours struct {
 type side struct {
 	title   string
 	sem     *fairsem.Semaphore
-	clients [2]*fairsem.Client // one for each customer, as they would be in other processes
-	shared  bool               // whether calls name tenants
-	most    int64              // units in use that Redis reported in one answer
+	clients [len(customers)]*fairsem.Client // one for each customer, as they would be in other processes
+	shared  bool                            // whether calls name tenants
+	most    int64                           // units in use that Redis reported in one answer
 
 	inQueue map[string]int64 // permit id -> until when it certainly was in the queue, of history.Now
 
@@ -81,8 +85,8 @@ func RunTenants(ctx context.Context, out io.Writer, o Options) error {
 
 func newSide(ctx context.Context, srv *server, title string, shared bool) (*side, error) {
 	s := &side{title: title, shared: shared, inQueue: make(map[string]int64), grants: make(map[*job]struct{}), done: time.Now()}
-	for i, customer := range []string{noisy, quiet} {
-		client, err := fairsem.New(srv.client, fairsem.Options{TTL: timeout, Label: customer, Observer: s.observe})
+	for i, c := range customers {
+		client, err := fairsem.New(srv.client, fairsem.Options{TTL: timeout, Label: c.name, Observer: s.observe})
 		if err != nil {
 			return nil, err
 		}
@@ -149,24 +153,13 @@ func (n *neighbours) run(ctx context.Context, out io.Writer) error {
 	defer load.Wait()
 	defer stop()
 	for _, s := range n.sides {
-		for customer := range s.clients {
-			sem, err := s.handle(customer)
+		for i, c := range customers {
+			sem, err := s.handle(s.clients[i], c)
 			if err != nil {
 				return err
 			}
-			callers, length, rest := noisyCalls, noisyJob, time.Duration(0)
-			if customer == 1 {
-				callers, length, rest = 1, quietJob, quietPause
-			}
-			for range callers {
-				load.Go(func() {
-					if err := s.repeat(loadCtx, sem, []string{noisy, quiet}[customer], length, rest); err != nil {
-						select {
-						case failed <- fmt.Errorf("the load on %s ended: %w", n.server.address, err):
-						default: // another one has failed
-						}
-					}
-				})
+			for range c.calls {
+				load.Go(func() { n.load(loadCtx, s, sem, c, failed) }) // ends with loadCtx; waited for above
 			}
 		}
 	}
@@ -183,6 +176,16 @@ func (n *neighbours) run(ctx context.Context, out io.Writer) error {
 	return err
 }
 
+// load repeats a call of a customer until ctx ends. The first call that fails for good is reported.
+func (n *neighbours) load(ctx context.Context, s *side, sem *fairsem.Semaphore, c customer, failed chan<- error) {
+	if err := s.repeat(ctx, sem, c); err != nil {
+		select {
+		case failed <- fmt.Errorf("the load on %s ended: %w", n.server.address, err):
+		default: // another one has failed
+		}
+	}
+}
+
 // over reports whether everything was shown, and can be judged.
 func (n *neighbours) over() bool {
 	late := time.Since(n.began) - n.options.Length
@@ -190,18 +193,18 @@ func (n *neighbours) over() bool {
 }
 
 // handle is the semaphore as a customer has it.
-func (s *side) handle(customer int) (*fairsem.Semaphore, error) {
-	sem, err := s.clients[customer].Semaphore(s.sem.Name(), Limit)
+func (s *side) handle(client *fairsem.Client, c customer) (*fairsem.Semaphore, error) {
+	sem, err := client.Semaphore(s.sem.Name(), Limit)
 	if err != nil || !s.shared {
 		return sem, err
 	}
-	return sem.With(fairsem.CallOptions{Tenant: []string{noisy, quiet}[customer]}), nil
+	return sem.With(fairsem.CallOptions{Tenant: c.name}), nil
 }
 
 // repeat does jobs, with a rest after each, until ctx ends. The error is that of a call after which there is no point in another.
-func (s *side) repeat(ctx context.Context, sem *fairsem.Semaphore, customer string, length, rest time.Duration) error {
+func (s *side) repeat(ctx context.Context, sem *fairsem.Semaphore, c customer) error {
 	for ctx.Err() == nil {
-		err := s.work(ctx, sem, customer, length)
+		err := s.work(ctx, sem, c)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -210,18 +213,18 @@ func (s *side) repeat(ctx context.Context, sem *fairsem.Semaphore, customer stri
 		case err != nil:
 			return err
 		}
-		if rest > 0 { // drawn: with one pause all calls could come just before a unit is released
-			pause(ctx, rest/2+rand.N(rest))
+		if c.rest > 0 { // drawn: with one pause all calls could come just before a unit is released
+			pause(ctx, c.rest/2+rand.N(c.rest))
 		}
 	}
 	return nil
 }
 
 // work is one job: it acquires a unit, holds it for a while, and releases it. The error is that of the call.
-func (s *side) work(ctx context.Context, sem *fairsem.Semaphore, customer string, length time.Duration) error {
-	j := &job{customer: customer, Grant: history.Grant{Process: customer, Weight: 1, Asked: history.Now()}}
+func (s *side) work(ctx context.Context, sem *fairsem.Semaphore, c customer) error {
+	j := &job{customer: c.name, Grant: history.Grant{Process: c.name, Weight: 1, Asked: history.Now()}}
 	if s.shared {
-		j.Tenant = customer
+		j.Tenant = c.name
 	}
 	s.mu.Lock()
 	s.grants[j] = struct{}{}
@@ -232,7 +235,7 @@ func (s *side) work(ctx context.Context, sem *fairsem.Semaphore, customer string
 		return err
 	}
 	s.record(func() { j.Granted, j.ID, j.Token, j.waited = history.Now(), p.ID(), p.Token(), p.Waited() })
-	until := hold(ctx, p, history.Now(), length)
+	until := hold(ctx, p, history.Now(), c.job)
 	s.record(func() { j.Released, j.Lost = until, errors.Is(context.Cause(p.Context()), fairsem.ErrLost) })
 	if err := p.Release(context.WithoutCancel(ctx)); err != nil {
 		return err // its units may still be in use
