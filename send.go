@@ -97,16 +97,10 @@ func (r *request) callLocked() protocol.Call {
 	d := v.host.declared.declare(v.name, k.spec)
 	r.plain = plainCall{r.plainScript(d), protocol.Known{Since: d.Since, Epoch: v.epoch}}
 	switch r.plain.script {
-	case protocol.PlainAcquireScript:
-		return protocol.PlainAcquire(v.about, r.plain.knew, k.params.TTL, r.tickets, r.released)
-	case protocol.PlainReleaseScript:
-		return protocol.PlainRelease(v.about, r.tickets)
-	case protocol.PlainNumbersAcquireScript:
-		return protocol.PlainNumbersAcquire(v.about, r.plain.knew, k.params.TTL, r.tickets, r.released)
-	case protocol.PlainNumbersReleaseScript:
-		return protocol.PlainNumbersRelease(v.about, r.tickets)
-	case protocol.PlainTenantsReleaseScript:
-		return protocol.PlainTenantsRelease(v.about, r.tickets)
+	case protocol.PlainAcquireScript, protocol.PlainNumbersAcquireScript:
+		return protocol.PlainAcquire(r.plain.script, v.about, r.plain.knew, k.params.TTL, r.tickets, r.released)
+	case protocol.PlainReleaseScript, protocol.PlainNumbersReleaseScript, protocol.PlainTenantsReleaseScript:
+		return protocol.PlainRelease(r.plain.script, v.about, r.tickets)
 	case protocol.PlainTenantsAcquireScript:
 		return protocol.PlainTenantsAcquire(v.about, r.plain.knew, k.params.TTL, r.tenantsLocked(r.tickets), r.tickets, r.released)
 	case protocol.PlainTenantsScript:

@@ -275,7 +275,7 @@ func TestBatchThatIsWrittenOffBeforeItIsSentIsNeverSentAndLeavesTheConnectionToT
 		rdb.AddHook(returned)
 		l := New(Config{Client: rdb, Goroutines: goroutines.New(), Clock: clock.New(), Suspect: func() {}, Disconnected: func() {}})
 		t.Cleanup(l.Goroutines.Close)
-		call := protocol.PlainRelease[protocol.Entry](protocol.Keyspace{Prefix: "fairsem-test"}.About(uuid.NewString()), nil)
+		call := protocol.PlainRelease[protocol.Entry](protocol.PlainReleaseScript, protocol.Keyspace{Prefix: "fairsem-test"}.About(uuid.NewString()), nil)
 		b := newBatch(l, 1)
 		o := newOrder(1, MinTimeout)
 		o.plain = call
@@ -308,7 +308,7 @@ func TestCallThatIsAskedAgainLeavesItsBatchThatWasWrittenOffUnsent(t *testing.T)
 	synctest.Test(t, func(t *testing.T) {
 		hold, sent := make(chan struct{}), make(chan redis.Cmder, 2)
 		l := newTestPipeline(t, func(cmds []redis.Cmder) error { sent <- cmds[0]; <-hold; return nil })
-		call := protocol.PlainRelease[protocol.Entry](protocol.Keyspace{Prefix: "fairsem-test"}.About(uuid.NewString()), nil)
+		call := protocol.PlainRelease[protocol.Entry](protocol.PlainReleaseScript, protocol.Keyspace{Prefix: "fairsem-test"}.About(uuid.NewString()), nil)
 		assert.ErrorIs(t, l.Ask(t.Context(), Command{Call: call}).Err, failure.ErrNoAnswer)
 		reply := l.Send(Command{Call: call})
 		first, second := <-sent, <-sent
@@ -437,7 +437,7 @@ func TestPlainCallThatIsDeclinedAfterItWasWrittenOffIsNotSentInFull(t *testing.T
 		about := protocol.Keyspace{Prefix: "p"}.About("name")
 		calls := func() *order {
 			o := newOrder(1, MinTimeout)
-			o.plain = protocol.PlainRelease[protocol.Entry](about, nil)
+			o.plain = protocol.PlainRelease[protocol.Entry](protocol.PlainReleaseScript, about, nil)
 			o.full = protocol.Release[protocol.Entry](about, protocol.Declaration{}, 0, false, nil)
 			l.Queue(o, false)
 			return o

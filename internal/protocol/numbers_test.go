@@ -288,11 +288,11 @@ func TestPlainScriptsForNumbersAnswerWhatIsUsual(t *testing.T) {
 	about := l.space.About("name")
 	r := l.ask(Acquire(about, known(3), AcquireParams{TTL: time.Minute, Wait: true, Numbered: true}, tickets("me:1#")), 1)
 	require.Equal(t, PlainWithNumbers, r.Plain)
-	got := l.run(PlainNumbersAcquire(about, Known{known(0).Since, r.Epoch}, time.Minute, tickets("me:2#", "me:3#"), tickets("me:1#")))
+	got := l.run(PlainAcquire(PlainNumbersAcquireScript, about, Known{known(0).Since, r.Epoch}, time.Minute, tickets("me:2#", "me:3#"), tickets("me:1#")))
 	require.NoError(t, got.err)
 	require.Len(t, got.numbers, 3, "a token and two numbers")
 	assert.Equal(t, []int64{0, 1}, got.numbers[1:])
-	got = l.run(PlainNumbersRelease(about, tickets("me:2#", "me:3#")))
+	got = l.run(PlainRelease(PlainNumbersReleaseScript, about, tickets("me:2#", "me:3#")))
 	require.NoError(t, got.err)
 	assert.Equal(t, []int64{1}, got.numbers)
 	assert.Zero(t, l.rdb.Exists(background, l.keys[0], l.keys[2], l.keys[9]).Val(), "nothing is left of them")
@@ -358,7 +358,7 @@ func (w *numberWalk) step() {
 		if len(some) == 0 {
 			return
 		}
-		w.callPlain(PlainNumbersRelease(about, w.tickets(some)), some, nil, Release(about, w.declare(), 0, false, w.tickets(some)))
+		w.callPlain(PlainRelease(PlainNumbersReleaseScript, about, w.tickets(some)), some, nil, Release(about, w.declare(), 0, false, w.tickets(some)))
 	case draw == 9:
 		some := w.old(2)
 		var keeps []int64
@@ -416,7 +416,7 @@ func (w *numberWalk) acquire() {
 		w.call(full, len(asked)+len(released))
 		return
 	}
-	w.callPlain(PlainNumbersAcquire(about, w.known(), params.TTL, w.tickets(asked), w.tickets(released)), released, asked, full)
+	w.callPlain(PlainAcquire(PlainNumbersAcquireScript, about, w.known(), params.TTL, w.tickets(asked), w.tickets(released)), released, asked, full)
 }
 
 // lose deletes a permit, as another program could.
@@ -591,7 +591,7 @@ func TestPlainAcquireGivesNumbersBelowTheLimitBesideOneThatNoPermitHas(t *testin
 	l.ask(Acquire(about, known(2), without, tickets("me:2")), 1)
 	require.NoError(t, l.rdb.ZAdd(background, l.keys[9], redis.Z{Score: 0, Member: "1:me:77#"}).Err())
 	asked, released := tickets("me:3#", "me:4#"), tickets("me:2")
-	got := l.run(PlainNumbersAcquire(about, seededKnown, time.Minute, asked, released))
+	got := l.run(PlainAcquire(PlainNumbersAcquireScript, about, seededKnown, time.Minute, asked, released))
 	require.NoError(t, got.err)
 	require.True(t, PlainNumbersAcquireScript.Declined(got.numbers), "%v", got.numbers)
 	r := l.ask(Acquire(about, known(2), with, asked, released...), 3)
@@ -607,7 +607,7 @@ func TestNoNumberIsGivenWhileHoldersHaveLostTheirs(t *testing.T) {
 		l.ask(Acquire(about, known(4), p, tickets("me:1#", "you:2#", "you:3")), 3)
 		require.NoError(t, l.rdb.Del(background, l.keys[9]).Err())
 
-		got := l.run(PlainNumbersAcquire(about, seededKnown, time.Minute, tickets("me:4#"), nil))
+		got := l.run(PlainAcquire(PlainNumbersAcquireScript, about, seededKnown, time.Minute, tickets("me:4#"), nil))
 		require.NoError(t, got.err)
 		assert.True(t, PlainNumbersAcquireScript.Declined(got.numbers), "%v", got.numbers)
 		states := func(r Reply) (list []State) {

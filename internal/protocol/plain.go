@@ -37,34 +37,19 @@ type Known struct {
 	Epoch int64
 }
 
-// PlainAcquire acquires permits of weight 1, after releasing others.
-func PlainAcquire[E Entry](s CallPrefix, k Known, ttl time.Duration, entries, released []E) Call {
-	return plainAcquire(PlainAcquireScript, s, k, ttl, entries, released)
-}
-
-// PlainNumbersAcquire is PlainAcquire for permits with numbers.
-func PlainNumbersAcquire[E Entry](s CallPrefix, k Known, ttl time.Duration, entries, released []E) Call {
-	return plainAcquire(PlainNumbersAcquireScript, s, k, ttl, entries, released)
-}
-
-func plainAcquire[E Entry](run *Script, s CallPrefix, k Known, ttl time.Duration, entries, released []E) Call {
-	c := s.plainCall(run, 4+len(entries)+len(released))
+// PlainAcquire acquires permits of weight 1, after releasing others. The script is PlainAcquireScript or PlainNumbersAcquireScript.
+func PlainAcquire[E Entry](script *Script, s CallPrefix, k Known, ttl time.Duration, entries, released []E) Call {
+	c := s.plainCall(script, 4+len(entries)+len(released))
 	c.Args = append(c.Args, k.Epoch, k.Since, ttl.Milliseconds(), len(entries))
 	addIDs(&c, entries)
 	addIDs(&c, released)
 	return c
 }
 
-// PlainRelease releases permits of which no copy of an acquire may still be in flight.
-func PlainRelease[E Entry](s CallPrefix, entries []E) Call {
-	c := s.plainCall(PlainReleaseScript, len(entries))
-	addIDs(&c, entries)
-	return c
-}
-
-// PlainNumbersRelease is PlainRelease where permits of the name have numbers.
-func PlainNumbersRelease[E Entry](s CallPrefix, entries []E) Call {
-	c := s.plainCall(PlainNumbersReleaseScript, len(entries))
+// PlainRelease releases permits of which no copy of an acquire may still be in flight. The script is PlainReleaseScript,
+// PlainNumbersReleaseScript or, for entries of one tenant, PlainTenantsReleaseScript.
+func PlainRelease[E Entry](script *Script, s CallPrefix, entries []E) Call {
+	c := s.plainCall(script, len(entries))
 	addIDs(&c, entries)
 	return c
 }
@@ -97,13 +82,6 @@ func PlainTenantsAcquire[E Entry](s CallPrefix, k Known, ttl time.Duration, decl
 	c.addSpecs(declared)
 	addIDs(&c, entries)
 	addIDs(&c, released)
-	return c
-}
-
-// PlainTenantsRelease is PlainRelease on a name that tenants share, where nobody waits, for entries of one tenant.
-func PlainTenantsRelease[E Entry](s CallPrefix, entries []E) Call {
-	c := s.plainCall(PlainTenantsReleaseScript, len(entries))
-	addIDs(&c, entries)
 	return c
 }
 

@@ -50,7 +50,7 @@ func plainKinds(l *lab) map[string]plainKind {
 		"it releases":                            {true, PlainTenants(about, seededKnown, AcquireParams{}, nil, nil, released)},
 		"it releases and acquires":               {true, PlainTenants(about, seededKnown, p, declared, asked, released)},
 		"it acquires":                            {true, PlainTenants(about, seededKnown, p, declared, asked, nil)},
-		"nobody waits, it releases":              {false, PlainTenantsRelease(about, released)},
+		"nobody waits, it releases":              {false, PlainRelease(PlainTenantsReleaseScript, about, released)},
 		"nobody waits, it releases and acquires": {false, PlainTenantsAcquire(about, seededKnown, p.TTL, declared, one, released)},
 		"nobody waits, it acquires":              {false, PlainTenantsAcquire(about, seededKnown, p.TTL, declared, one, nil)},
 		"nobody waits or is to":                  {false, PlainTenants(about, seededKnown, AcquireParams{TTL: time.Minute}, declared, asked, released)},
@@ -301,7 +301,9 @@ func TestPlainCallOfATenantDeclinesWhatItDoesNotKnow(t *testing.T) {
 		"a limit above all that Lua counts":  storesOfTenant0("1 1 1 9007199254740992 0"),
 		"a time later than all that are one": storesOfTenant0("1 1 1 0 9007199254740992"),
 		"no share":                           storesOfTenant0("1 1 0 0 0"),
-		"waiters, and it releases":           func(_ *lab, about CallPrefix) Call { return PlainTenantsRelease(about, ofTenants("me", 1, 1, 3)) },
+		"waiters, and it releases": func(_ *lab, about CallPrefix) Call {
+			return PlainRelease(PlainTenantsReleaseScript, about, ofTenants("me", 1, 1, 3))
+		},
 		"waiters, and it acquires": func(_ *lab, about CallPrefix) Call {
 			return PlainTenantsAcquire(about, seededKnown, p.TTL, nil, one, ofTenants("me", 1, 1, 3))
 		},
@@ -395,7 +397,9 @@ func TestPlainAcquireOfATenantDeclinesWhatItDoesNotKnow(t *testing.T) {
 		"the release of another tenant's": func(_ *lab, about CallPrefix) Call {
 			return PlainTenantsAcquire(about, seededKnown, ttl, nil, one, []*ticket{{"me:2:tenant-1", 1}})
 		},
-		"releases of two tenants": func(_ *lab, about CallPrefix) Call { return PlainTenantsRelease(about, ofTenants("me", 1, 2, 2)) },
+		"releases of two tenants": func(_ *lab, about CallPrefix) Call {
+			return PlainRelease(PlainTenantsReleaseScript, about, ofTenants("me", 1, 2, 2))
+		},
 		"more than is left, of two tenants, and they may not wait": func(_ *lab, about CallPrefix) Call {
 			return PlainTenants(about, seededKnown, AcquireParams{TTL: ttl}, nil, ofTenants("you", 1, 3, 3), nil)
 		},
@@ -417,7 +421,7 @@ func TestPlainAcquireOfATenantDeclinesWhatItDoesNotKnow(t *testing.T) {
 		"units that are too few, and it releases": func(l *lab, about CallPrefix) Call {
 			generation, _, _ := strings.Cut(l.rdb.HGet(background, l.keys[8], "all").Val(), " ")
 			l.rdb.HSet(background, l.keys[8], ":tenant-0", generation+" 0 0 1 0 0 100000000000000")
-			return PlainTenantsRelease(about, ofTenants("me", 1, 1, 1))
+			return PlainRelease(PlainTenantsReleaseScript, about, ofTenants("me", 1, 1, 1))
 		},
 		"a sum that is wrong": func(l *lab, about CallPrefix) Call {
 			generation, _, _ := strings.Cut(l.rdb.HGet(background, l.keys[8], "all").Val(), " ")
@@ -516,12 +520,12 @@ func TestUsualCallsOfTenantsNeedNoFullScript(t *testing.T) {
 	about := l.space.About("name")
 	assert.True(t, l.answersSoundly(PlainTenants(about, seededKnown, AcquireParams{}, nil, nil, ofTenants("me", 1, 1, 1)), "nobody waits"))
 	assert.True(t, l.answersSoundly(PlainTenantsAcquire(about, seededKnown, time.Second, nil, ofTenant("tenant-1", 10, 3), nil), "more of one tenant"))
-	assert.True(t, l.answersSoundly(PlainTenantsRelease(about, ofTenant("tenant-1", 10, 1)), "one of several"))
+	assert.True(t, l.answersSoundly(PlainRelease(PlainTenantsReleaseScript, about, ofTenant("tenant-1", 10, 1)), "one of several"))
 	l.checkTenants(l.snapshot())
 	twice := append(ofTenant("tenant-1", 11, 1), ofTenant("tenant-1", 11, 1)...)
-	assert.True(t, l.answersSoundly(PlainTenantsRelease(about, twice), "an id twice"))
+	assert.True(t, l.answersSoundly(PlainRelease(PlainTenantsReleaseScript, about, twice), "an id twice"))
 	l.checkTenants(l.snapshot())
-	assert.True(t, l.answersSoundly(PlainTenantsRelease(about, append(ofTenant("tenant-1", 12, 1), ofTenant("tenant-1", 2, 1)...)), "nobody is left"))
+	assert.True(t, l.answersSoundly(PlainRelease(PlainTenantsReleaseScript, about, append(ofTenant("tenant-1", 12, 1), ofTenant("tenant-1", 2, 1)...)), "nobody is left"))
 	assert.True(t, l.answersSoundly(PlainTenantsAcquire(about, seededKnown, time.Second, nil, ofTenants("me", 3, 1, 1), nil), "nobody held anything, and no key is renewed"))
 	l.checkTenants(l.snapshot())
 }
@@ -660,7 +664,7 @@ func TestTenantsThatComeByPlainCallsAreForgotten(t *testing.T) {
 		if n%2 == 0 {
 			acquire = PlainTenantsAcquire(l.space.About("name"), seededKnown, p.TTL, nil, one, nil)
 		}
-		for _, c := range []Call{acquire, PlainTenantsRelease(l.space.About("name"), one)} {
+		for _, c := range []Call{acquire, PlainRelease(PlainTenantsReleaseScript, l.space.About("name"), one)} {
 			got := l.run(c)
 			require.NoError(t, got.err)
 			if c.Script.Declined(got.numbers) { // it forgets nobody, and leaves that to the full script

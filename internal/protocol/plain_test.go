@@ -57,9 +57,9 @@ func (l *lab) plainForms(c Call, ids []*ticket, released int) (all []Call) {
 	lease := time.Duration(argument("lease").(int64)) * time.Millisecond
 	switch {
 	case c.Script == ReleaseScript && lease == 0 && len(ids) > 0:
-		return []Call{PlainRelease(about, ids), PlainQueue(about, k, AcquireParams{}, nil, ids)}
+		return []Call{PlainRelease(PlainReleaseScript, about, ids), PlainQueue(about, k, AcquireParams{}, nil, ids)}
 	case c.Script == AcquireScript && len(ids) > released:
-		all = append(all, PlainAcquire(about, k, lease, ids[released:], ids[:released]))
+		all = append(all, PlainAcquire(PlainAcquireScript, about, k, lease, ids[released:], ids[:released]))
 		if argument("wait") == true && argument("max_queue") == int64(0) {
 			p := AcquireParams{TTL: lease, HeadStart: time.Duration(argument("head_start").(int64)) * time.Microsecond}
 			all = append(all, PlainQueue(about, k, p, ids[released:], ids[:released]))
@@ -478,13 +478,13 @@ func TestPlainScriptThatIsStoppedHalfWayLeavesOnlyWhatExpires(t *testing.T) {
 		owner   int // the same of the key of the holders
 	}{
 		"one": {idle, func(about CallPrefix) Call {
-			return PlainAcquire(about, seededKnown, time.Minute, tickets("me:1"), nil)
+			return PlainAcquire(PlainAcquireScript, about, seededKnown, time.Minute, tickets("me:1"), nil)
 		}, 1, 4},
 		"several": {idle, func(about CallPrefix) Call {
-			return PlainAcquire(about, seededKnown, time.Minute, tickets("me:1", "me:2"), nil)
+			return PlainAcquire(PlainAcquireScript, about, seededKnown, time.Minute, tickets("me:1", "me:2"), nil)
 		}, 1, 4},
 		"one with numbers": {strings.Replace(idle, "plain=3", "plain=3# numbered=1", 1), func(about CallPrefix) Call {
-			return PlainNumbersAcquire(about, seededKnown, time.Minute, tickets("me:1#", "me:2#"), nil)
+			return PlainAcquire(PlainNumbersAcquireScript, about, seededKnown, time.Minute, tickets("me:1#", "me:2#"), nil)
 		}, 1, 6},
 		"one that queues": {queue, func(about CallPrefix) Call {
 			return PlainQueue(about, seededKnown, AcquireParams{TTL: time.Minute}, tickets("me:1"), tickets("you:1"))
@@ -532,12 +532,12 @@ func TestPlainScriptWithAKeyOfTheWrongTypeChangesNothing(t *testing.T) {
 	t.Parallel()
 	for i, kind := range Kinds {
 		for _, build := range []func(l *lab) Call{
-			func(l *lab) Call { return PlainRelease(l.space.About("name"), tickets("me:1")) },
+			func(l *lab) Call { return PlainRelease(PlainReleaseScript, l.space.About("name"), tickets("me:1")) },
 			func(l *lab) Call {
-				return PlainAcquire(l.space.About("name"), seededKnown, time.Minute, tickets("me:2"), nil)
+				return PlainAcquire(PlainAcquireScript, l.space.About("name"), seededKnown, time.Minute, tickets("me:2"), nil)
 			},
 			func(l *lab) Call {
-				return PlainAcquire(l.space.About("name"), seededKnown, time.Minute, tickets("me:2", "me:3"), tickets("me:1"))
+				return PlainAcquire(PlainAcquireScript, l.space.About("name"), seededKnown, time.Minute, tickets("me:2", "me:3"), tickets("me:1"))
 			},
 			func(l *lab) Call {
 				return PlainQueue(l.space.About("name"), seededKnown, AcquireParams{}, nil, tickets("me:1"))
@@ -589,9 +589,9 @@ func TestPlainScriptDeclinesWhateverIsStoredInMeta(t *testing.T) {
 				}
 				about := l.space.About("name")
 				if queue == "" {
-					c := PlainAcquire(about, seededKnown, time.Minute, tickets("me:1", "me:2", "me:3"), nil)
+					c := PlainAcquire(PlainAcquireScript, about, seededKnown, time.Minute, tickets("me:1", "me:2", "me:3"), nil)
 					assert.False(t, l.answersSoundly(c, field+" "+value), "%s %q: it does not fit anyway", field, value)
-					l.answersSoundly(PlainAcquire(about, seededKnown, time.Minute, tickets("me:1"), nil), field+" "+value)
+					l.answersSoundly(PlainAcquire(PlainAcquireScript, about, seededKnown, time.Minute, tickets("me:1"), nil), field+" "+value)
 					continue
 				}
 				l.answersSoundly(PlainQueue(about, seededKnown, AcquireParams{TTL: time.Minute}, tickets("me:1", "me:2"), tickets("you:1")), field+" "+value)
@@ -638,7 +638,7 @@ func TestPlainScriptDeclinesOnAServerOrInAnEpochOrLayoutThatTheCallerDoesNotKnow
 		epoch := change(l)
 		for plain, c := range map[string]Call{
 			"3+": PlainQueue(l.space.About("name"), Known{seededKnown.Since, epoch}, AcquireParams{TTL: time.Second}, tickets("me:1"), tickets("you:1")),
-			"3":  PlainAcquire(l.space.About("name"), Known{seededKnown.Since, epoch}, time.Second, tickets("me:1"), nil),
+			"3":  PlainAcquire(PlainAcquireScript, l.space.About("name"), Known{seededKnown.Since, epoch}, time.Second, tickets("me:1"), nil),
 		} {
 			l.set("plain", plain)
 			assert.False(t, l.answersSoundly(c, name), name)
@@ -646,7 +646,7 @@ func TestPlainScriptDeclinesOnAServerOrInAnEpochOrLayoutThatTheCallerDoesNotKnow
 		l.set("plain", "3")
 		before := l.dump()
 		if strings.Contains(name, "layout") {
-			assert.True(t, PlainReleaseScript.Declined(l.run(PlainRelease(l.space.About("name"), tickets("you:1"))).numbers), name)
+			assert.True(t, PlainReleaseScript.Declined(l.run(PlainRelease(PlainReleaseScript, l.space.About("name"), tickets("you:1"))).numbers), name)
 		}
 		assert.Equal(t, before, l.dump(), name)
 	}

@@ -391,7 +391,9 @@ func TestTenantsThatHadSomethingAtOnceAreForgottenAsItEnds(t *testing.T) {
 		"by plain_tenants": func(s CallPrefix, all []*ticket) Call {
 			return PlainTenants(s, seededKnown, AcquireParams{}, nil, nil, all)
 		},
-		"by plain_tenants_release": PlainTenantsRelease[*ticket],
+		"by plain_tenants_release": func(s CallPrefix, all []*ticket) Call {
+			return PlainRelease(PlainTenantsReleaseScript, s, all)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -375,7 +375,7 @@ func (w *tenantWalk) release() {
 	w.each(func(l *lab) Call {
 		if k, ok := w.tries(l, known(w.p.limit)); ok {
 			if !w.ended && w.IntN(2) == 0 {
-				return PlainTenantsRelease(l.space.About("name"), released)
+				return PlainRelease(PlainTenantsReleaseScript, l.space.About("name"), released)
 			}
 			return PlainTenants(l.space.About("name"), k, AcquireParams{}, nil, nil, released)
 		}
