@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem/internal/protocol"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // How a client handles messages about revoked permits and removed waiters.
@@ -130,10 +131,7 @@ func TestEndOfTheContextTakesPrecedenceOverASimultaneousFailure(t *testing.T) {
 }
 
 // duplicates is a go-redis hook whose reply to SCAN has every key twice, as Redis may return it.
-type duplicates struct{}
-
-func (duplicates) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (duplicates) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+type duplicates struct{ testclient.Hook }
 
 func (duplicates) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(_ context.Context, cmds []redis.Cmder) error {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/protocol"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // pin sets a limit, and resets it at the end of the test, so that nothing stays.
@@ -69,7 +70,7 @@ func TestLaterPauseHoldsWhileSetLimitStillGrants(t *testing.T) {
 	}
 	w.eventually(func() bool { return w.status(s).Waiting == waiters }, "not all calls are in the queue")
 	rdb, other := w.connect(), w.semaphore()
-	rdb.AddHook(&afterScripts{func([][]any) bool {
+	rdb.AddHook(&afterScripts{then: func([][]any) bool {
 		if w.status(other).Limit != waiters {
 			return false
 		}
@@ -89,7 +90,7 @@ func TestLateCopyOfAChangeDoesNotReplaceALaterOne(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		rdb := w.connect()
 		var sent [][]any
-		rdb.AddHook(&afterScripts{func(calls [][]any) bool { sent = append(sent, calls...); return false }})
+		rdb.AddHook(&afterScripts{then: func(calls [][]any) bool { sent = append(sent, calls...); return false }})
 		s, later := w.of(w.clientOn(rdb, fairsem.Options{}), 1), w.semaphore()
 		arrive := func() {
 			t.Helper()
@@ -114,6 +115,7 @@ func TestLateCopyOfAChangeDoesNotReplaceALaterOne(t *testing.T) {
 
 // afterScripts is a go-redis hook that reports executed scripts until it is stopped.
 type afterScripts struct {
+	testclient.Hook
 	then func(calls [][]any) (done bool)
 }
 
@@ -129,9 +131,6 @@ func copyOf(c redis.Cmder) []any {
 	args[1] = source
 	return args
 }
-
-func (h *afterScripts) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (h *afterScripts) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
 func (h *afterScripts) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
@@ -530,10 +529,10 @@ func TestLongQueuesAreListedPageByPage(t *testing.T) {
 }
 
 // largestReply records the length of the longest list in a reply.
-type largestReply struct{ values int }
-
-func (h *largestReply) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (h *largestReply) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+type largestReply struct {
+	testclient.Hook
+	values int
+}
 
 func (h *largestReply) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem/internal/protocol"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // PositionOf returns the position in the queue from which a permit was granted: its token if it never waited.
@@ -30,13 +31,10 @@ func ScriptTexts() (all []string) {
 }
 
 // CountedCalls is a hook that counts the script calls.
-type CountedCalls struct{ atomic.Int64 }
-
-// DialHook changes nothing.
-func (h *CountedCalls) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-// ProcessHook changes nothing: scripts are sent in pipelines.
-func (h *CountedCalls) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+type CountedCalls struct {
+	testclient.Hook
+	atomic.Int64
+}
 
 // ProcessPipelineHook counts script calls.
 func (h *CountedCalls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {

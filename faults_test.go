@@ -18,6 +18,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // Faults of networks, servers and rights, and lost replies.
@@ -353,6 +354,7 @@ func TestLostRepliesGrantNothingTwiceAndLeakNothing(t *testing.T) {
 // lostReplies is a go-redis hook that executes pipelines and loses the reply of every nth. After the next pipeline it delivers the
 // commands of the lost one again, as a slow network does.
 type lostReplies struct {
+	testclient.Hook
 	every int64
 	count atomic.Int64
 	lost  atomic.Int64
@@ -360,9 +362,6 @@ type lostReplies struct {
 	mu   sync.Mutex
 	late [][]any
 }
-
-func (l *lostReplies) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (l *lostReplies) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
 func (l *lostReplies) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
@@ -415,6 +414,7 @@ func TestAcquireThatArrivesAfterItsReleaseIsNotGranted(t *testing.T) {
 
 // straggler holds the first pipeline with a script and reports a broken connection.
 type straggler struct {
+	testclient.Hook
 	mu   sync.Mutex
 	held [][]any
 }
@@ -429,9 +429,6 @@ func (s *straggler) arrive(t *testing.T, w *world) {
 		require.NoError(t, w.rdb.Do(t.Context(), args...).Err())
 	}
 }
-
-func (s *straggler) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (s *straggler) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
 func (s *straggler) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
@@ -698,12 +695,10 @@ func TestGrantRemainsWhenAnOlderAnswerComesAfterIt(t *testing.T) {
 // heldReply is a go-redis hook that holds the reply of one pipeline. It waits for one in which the server knows all scripts: else it would
 // hold no answer, but what has the client send the text.
 type heldReply struct {
+	testclient.Hook
 	armed       atomic.Bool
 	ran, resume chan struct{}
 }
-
-func (h *heldReply) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (h *heldReply) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
 func (h *heldReply) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // Invalid input is refused before anything is sent. The largest and smallest valid values work.
@@ -31,15 +32,16 @@ func offline(t *testing.T) *redis.Client {
 		t.Error("something was sent")
 		return nil, errors.New("offline")
 	}})
-	rdb.AddHook(silence{t})
+	rdb.AddHook(silence{t: t})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 	return rdb
 }
 
 // silence is a go-redis hook that sees each command before go-redis gets a connection.
-type silence struct{ t *testing.T }
-
-func (s silence) DialHook(next redis.DialHook) redis.DialHook { return next }
+type silence struct {
+	testclient.Hook
+	t *testing.T
+}
 
 func (s silence) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(_ context.Context, cmd redis.Cmder) error {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // An observer receives each event when it happens, and only then.
@@ -506,10 +507,10 @@ func TestPermitThatIsReleasedInPartsIsReportedOnce(t *testing.T) {
 }
 
 // outages is a go-redis hook that loses every pipeline while it is on.
-type outages struct{ on atomic.Bool }
-
-func (o *outages) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (o *outages) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+type outages struct {
+	testclient.Hook
+	on atomic.Bool
+}
 
 func (o *outages) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // Promises in situations that are easy to forget. The comment of each test says what it guards against.
@@ -121,11 +122,11 @@ func TestDeclarationThatIsSentAgainIsNotTheNewest(t *testing.T) {
 	rdb := w.connect().(*redis.Client)
 	deployed := w.client()
 	began := time.Now()
-	rdb.AddHook(&between{func() {
+	rdb.AddHook(&between{then: func() {
 		// An age is exact only up to a round trip.
 		w.eventually(func() bool { return time.Since(began) > 300*time.Millisecond }, "time stands still")
 		w.release(w.must(w.of(deployed, 5).Acquire(t.Context(), 1)))
-	}, new(atomic.Bool)})
+	}, done: new(atomic.Bool)})
 	old := w.of(w.clientOn(rdb, fairsem.Options{}), 2)
 	w.release(w.must(old.Acquire(t.Context(), 1)))
 	assert.Equal(t, int64(5), w.status(old).Limit)
@@ -133,12 +134,10 @@ func TestDeclarationThatIsSentAgainIsNotTheNewest(t *testing.T) {
 
 // between is a go-redis hook that loses the first pipeline with a script, and does something before it is sent again.
 type between struct {
+	testclient.Hook
 	then func()
 	done *atomic.Bool
 }
-
-func (b *between) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (b *between) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
 func (b *between) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {

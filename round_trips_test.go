@@ -14,10 +14,12 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/protocol"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // scriptCalls counts the script calls of one client, and those that a plain script declined: each costs a second round trip.
 type scriptCalls struct {
+	testclient.Hook
 	verbs map[any]string // by the hash
 
 	mu              sync.Mutex
@@ -25,15 +27,12 @@ type scriptCalls struct {
 }
 
 func newScriptCalls() *scriptCalls {
-	s := &scriptCalls{make(map[any]string), sync.Mutex{}, make(map[string]int), make(map[string]int)}
+	s := &scriptCalls{verbs: make(map[any]string), called: make(map[string]int), decline: make(map[string]int)}
 	for _, script := range slices.Concat(protocol.Scripts, protocol.PlainScripts) {
 		s.verbs[script.Hash()] = script.Verb
 	}
 	return s
 }
-
-func (s *scriptCalls) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (s *scriptCalls) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
 func (s *scriptCalls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, commands []redis.Cmder) error {

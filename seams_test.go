@@ -70,10 +70,10 @@ func TestEvictThatIsSentAgainReportsSuccess(t *testing.T) {
 }
 
 // lostReply is a go-redis hook that loses the reply to the first eviction.
-type lostReply struct{ lost atomic.Bool }
-
-func (h *lostReply) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (h *lostReply) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+type lostReply struct {
+	testclient.Hook
+	lost atomic.Bool
+}
 
 func (h *lostReply) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {

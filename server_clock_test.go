@@ -128,7 +128,7 @@ func TestClockSteppedForwardGrantsNothingBesideAHolderUnless(t *testing.T) {
 func TestSetLimitThatArrivesTooLateIsSentAgain(t *testing.T) {
 	withAClock(t, func(t *testing.T, w clockWorld) {
 		rdb, scripts := w.connect(), 0
-		rdb.AddHook(&afterScripts{func([][]any) bool {
+		rdb.AddHook(&afterScripts{then: func([][]any) bool {
 			if scripts++; scripts == 1 {
 				w.step(11 * time.Second)
 			}
@@ -144,7 +144,7 @@ func TestSetLimitThatArrivesTooLateIsSentAgain(t *testing.T) {
 func TestSetLimitThatAlwaysArrivesTooLateIsErrUnavailableAfterATTL(t *testing.T) {
 	withAClock(t, func(t *testing.T, w clockWorld) {
 		rdb := w.connect()
-		rdb.AddHook(&afterScripts{func([][]any) bool {
+		rdb.AddHook(&afterScripts{then: func([][]any) bool {
 			w.step(10 * time.Second)
 			time.Sleep(time.Second)
 			return false

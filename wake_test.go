@@ -22,14 +22,12 @@ import (
 
 // scriptGate is a go-redis hook that counts scripts, and that can hold back requests or replies.
 type scriptGate struct {
+	testclient.Hook
 	mu       sync.Mutex
 	requests chan struct{} // holds requests back until it is closed; nil: they pass
 	replies  chan struct{}
 	calls    []string // the verb of each script so far
 }
-
-func (s *scriptGate) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (s *scriptGate) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
 func (s *scriptGate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {

@@ -14,11 +14,12 @@ import (
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemtest"
 	"github.com/fairsem/fairsem/internal/held"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // refusal refuses one script call: the one before which so many are sent, if that is not negative.
 type refusal struct {
-	redis.Hook
+	testclient.Hook
 	left atomic.Int64
 }
 
@@ -27,8 +28,6 @@ type refused struct{}
 func (refused) Error() string { return "NOPERM" }
 func (refused) RedisError()   {}
 
-func (h *refusal) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (h *refusal) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 func (h *refusal) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		if cmds[0].Name() != "evalsha" || h.left.Add(-1) != -1 {

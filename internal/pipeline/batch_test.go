@@ -242,16 +242,16 @@ func (c *recorded) Write(b []byte) (int, error) {
 }
 
 // finished is a hook that says when go-redis has returned from a pipeline, and with which error.
-type finished chan error
-
-func (finished) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (finished) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+type finished struct {
+	testclient.Hook
+	errs chan error
+}
 
 func (f finished) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
 		if strings.HasPrefix(cmds[0].Name(), "eval") { // else it greets the server
-			f <- err
+			f.errs <- err
 		}
 		return err
 	}
@@ -271,7 +271,7 @@ func TestBatchThatIsWrittenOffBeforeItIsSentIsNeverSentAndLeavesTheConnectionToT
 			return c, err
 		}})
 		t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-		returned := make(finished, 1)
+		returned := finished{errs: make(chan error, 1)}
 		rdb.AddHook(returned)
 		l := New(Config{Client: rdb, Goroutines: goroutines.New(), Clock: clock.New(), Suspect: func() {}, Disconnected: func() {}})
 		t.Cleanup(l.Goroutines.Close)
@@ -285,7 +285,7 @@ func TestBatchThatIsWrittenOffBeforeItIsSentIsNeverSentAndLeavesTheConnectionToT
 		go func() { b.deliver(); close(sent) }()
 		assert.ErrorIs(t, (<-o.done).Err, failure.ErrNoAnswer)
 		close(dials)
-		if err := <-returned; withText {
+		if err := <-returned.errs; withText {
 			require.NoError(t, err)
 		} else {
 			require.True(t, failure.UnknownScript(err), err)

@@ -40,6 +40,20 @@ func OnBoth(t *testing.T, test func(t *testing.T, rdb *redis.Client)) {
 	t.Run("miniredis", func(t *testing.T) { t.Parallel(); test(t, Mini(t)) })
 }
 
+// Hook is a go-redis hook that changes nothing. A hook of a test embeds it, and has the methods that do something.
+type Hook struct{}
+
+// DialHook returns next.
+func (Hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook returns next.
+func (Hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+// ProcessPipelineHook returns next.
+func (Hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
 func closedAtEnd(t testing.TB, rdb *redis.Client) *redis.Client {
 	t.Cleanup(func() {
 		if err := rdb.Close(); err != nil {
