@@ -39,6 +39,9 @@ var (
 // errNoClient is the error of zero values.
 var errNoClient = fmt.Errorf("%w: this is a zero value: make it with Client.Semaphore, Client.Inspect or the like", ErrInvalid)
 
+// errNilContext is the error of a nil context.
+var errNilContext = fmt.Errorf("%w: the context is nil", ErrInvalid)
+
 // errZeroClient is the error of a zero Client.
 var errZeroClient = fmt.Errorf("%w: this is a zero Client: make it with New", ErrInvalid)
 
@@ -70,7 +73,7 @@ func wrap(op, name string, err error) error {
 }
 
 func nilContext(op, name string) error {
-	return wrap(op, name, fmt.Errorf("%w: the context is nil", ErrInvalid))
+	return wrap(op, name, errNilContext)
 }
 
 func (e *opError) Error() string {

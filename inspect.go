@@ -2,7 +2,6 @@ package fairsem
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"time"
 
@@ -110,7 +109,7 @@ func (i *Inspector) check(ctx context.Context) error {
 	case i == nil || i.client == nil:
 		return errNoClient
 	case ctx == nil:
-		return fmt.Errorf("%w: the context is nil", ErrInvalid)
+		return errNilContext
 	}
 	if err := i.client.check(); err != nil {
 		return err

@@ -49,7 +49,7 @@ func (c *Client) ListAt(ctx context.Context, share float64) iter.Seq2[string, er
 func (c *Client) walk(ctx context.Context, share float64, found func(name string) bool) error {
 	switch {
 	case ctx == nil:
-		return fmt.Errorf("%w: the context is nil", ErrInvalid)
+		return errNilContext
 	case !(share > 0 && share <= 1): // NaN is neither
 		return fmt.Errorf("%w: share %v is not above 0 and up to 1", ErrInvalid, share)
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -45,9 +44,6 @@ type queried struct {
 
 // query runs a script that concerns no ticket. It retries transient failures, for up to a TTL.
 func (c *Client) query(ctx context.Context, name string, q protocol.Call) (queried, error) {
-	if ctx == nil {
-		return queried{}, fmt.Errorf("%w: the context is nil", ErrInvalid)
-	}
 	if ctx.Err() != nil {
 		return queried{}, ended(ctx)
 	}
