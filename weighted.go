@@ -391,9 +391,9 @@ func (w *Weighted) Err() error {
 // OnLost has f called whenever units are lost that the caller has: with how many, and with an error that is [ErrLost], and [ErrEvicted]
 // if any of them were evicted. It comes before Redis can let the next one in, or after an eviction at once, as the end of
 // [Permit.Context] does, from one goroutine of the Client, which reports in one call what is lost at the same time or while f runs: an f
-// that takes long is late for what is lost next. It may also come from the Release that found out, which then gave nothing back. f
-// replaces the function that was there before. What was lost until then it is not told. [Client.Close] waits some seconds for f, so f
-// must not call it.
+// that takes long is late for what is lost next. It may also come from the Release that found out, which then released nothing. f
+// replaces the function that was there before, and is not called for units that were lost before OnLost. [Client.Close] waits some
+// seconds for f, so f must not call it.
 func (w *Weighted) OnLost(f func(n int64, err error)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
