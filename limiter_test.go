@@ -159,10 +159,9 @@ func TestNoWindowHasMoreThanTheLimitWithManyCallers(t *testing.T) {
 			units += g.n
 		}
 		assert.LessOrEqual(t, mostInWindow(granted, per), int64(limit))
-		if !all && units < served.Load() {
-			t.Skip("on a machine as busy as this, grants come and go between two looks")
+		if all { // on a busy machine grants come and go between two reads
+			assert.GreaterOrEqual(t, units, served.Load(), "a grant that is not in Redis")
 		}
-		assert.GreaterOrEqual(t, units, served.Load(), "a grant that is not in Redis")
 		assert.Greater(t, served.Load(), int64(2*limit), "too slow to show anything")
 	})
 }
