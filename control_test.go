@@ -38,6 +38,16 @@ func TestSetLimitWakesWaitersAtOnce(t *testing.T) {
 	})
 }
 
+// queueOf acquires n times in the background, and returns when all of these calls are in the queue.
+func (w *world) queueOf(s *fairsem.Semaphore, n int64) (calls []*call) {
+	w.t.Helper()
+	for range n {
+		calls = append(calls, acquire(w.t.Context(), s, 1))
+	}
+	w.eventually(func() bool { return w.status(s).Waiting == n }, "not all calls are in the queue")
+	return calls
+}
+
 func TestSetLimitGrantsMoreThanOneCallCan(t *testing.T) {
 	w := onRedis(t)
 	w.ttl = time.Hour
@@ -45,11 +55,7 @@ func TestSetLimitGrantsMoreThanOneCallCan(t *testing.T) {
 	w.release(w.must(s.Acquire(t.Context(), 1))) // the grace period of a new name is over
 	w.pin(s, 0)
 	const waiters = 1200 // more than two calls grant
-	var calls []*call
-	for range waiters {
-		calls = append(calls, acquire(t.Context(), s, 1))
-	}
-	w.eventually(func() bool { return w.status(s).Waiting == waiters }, "not all calls are in the queue")
+	calls := w.queueOf(s, waiters)
 	w.pin(w.semaphore(), waiters)
 	for _, c := range calls {
 		w.release(w.granted(c))
@@ -64,11 +70,7 @@ func TestLaterPauseHoldsWhileSetLimitStillGrants(t *testing.T) {
 	w.release(w.must(s.Acquire(t.Context(), 1))) // the grace period of a new name is over
 	w.pin(s, 0)
 	const waiters = 1200 // more than two calls grant
-	var calls []*call
-	for range waiters {
-		calls = append(calls, acquire(t.Context(), s, 1))
-	}
-	w.eventually(func() bool { return w.status(s).Waiting == waiters }, "not all calls are in the queue")
+	calls := w.queueOf(s, waiters)
 	rdb, other := w.connect(), w.semaphore()
 	rdb.AddHook(&afterScripts{then: func([][]any) bool {
 		if w.status(other).Limit != waiters {
