@@ -90,7 +90,7 @@ func (h *lostReply) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 }
 
 func TestEvictWhoseAnswerIsLostReportsSuccess(t *testing.T) {
-	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
 		hook := &lostReply{}
 		rdb.AddHook(hook)
 		c, err := New(rdb, Options{})
@@ -152,11 +152,4 @@ func TestCanceledListReadsNothingThatIsStillWritten(t *testing.T) {
 	for _, err := range c.List(ctx) {
 		assert.Error(t, err)
 	}
-}
-
-// onBoth runs a test on a real server and on miniredis.
-func onBoth(t *testing.T, test func(t *testing.T, rdb *redis.Client)) {
-	t.Helper()
-	t.Parallel()
-	testclient.OnBoth(t, test)
 }

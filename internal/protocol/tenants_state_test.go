@@ -201,7 +201,7 @@ func TestTurnsAreMadeAnewWhenTheKeysAreRenewedIfThatOfTheFirstWaiterIsGone(t *te
 // With this many waiters turns are not made anew when the permits are counted again, and the turn of a tenant whose permit left in that very
 // call stayed where the permit had put it: behind tenants that hold more.
 func TestTenantWhosePermitLeavesInTheCallThatCountsAgainIsNext(t *testing.T) {
-	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for name, expired := range map[string]bool{"released": false, "expired": true} {
 			l := newLab(t, rdb)
 			l.seed("meta layout=2")
@@ -227,7 +227,7 @@ func TestTenantWhosePermitLeavesInTheCallThatCountsAgainIsNext(t *testing.T) {
 }
 
 func TestNameWithALongQueueBecomesOneThatTenantsShare(t *testing.T) {
-	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		const limit = 350
 		l.seed("meta layout=2")
@@ -441,7 +441,7 @@ func TestTenantsThatAreRememberedAreForgottenInTime(t *testing.T) {
 // Else a process that makes up names of tenants could keep a known tenant from its turn for ever: each of the others, one after the other,
 // was never granted anything.
 func TestEndlessNewTenantsKeepNoTenantFromItsTurn(t *testing.T) {
-	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("meta layout=2")
 		p := AcquireParams{TTL: time.Minute, Wait: true}
@@ -472,7 +472,7 @@ func TestEndlessNewTenantsKeepNoTenantFromItsTurn(t *testing.T) {
 }
 
 func TestNewTenantComesBeforeOneThatWasGrantedSomethingSince(t *testing.T) {
-	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("meta layout=2")
 		p := AcquireParams{TTL: time.Minute, Wait: true}
@@ -484,7 +484,7 @@ func TestNewTenantComesBeforeOneThatWasGrantedSomethingSince(t *testing.T) {
 }
 
 func TestNewTenantsComeInTheirOrderRightBeforeTheOneThatWasGrantedSomethingLast(t *testing.T) {
-	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("meta layout=2")
 		l.asks("me:1:known")
@@ -507,7 +507,7 @@ func TestNewTenantsComeInTheirOrderRightBeforeTheOneThatWasGrantedSomethingLast(
 
 // What the same call grants afterwards does not make the place of a new tenant later.
 func TestNewTenantComesBeforeWhatWasGrantedLastWhenItJoinedThoughItsCallGrantsMore(t *testing.T) {
-	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("meta layout=2")
 		p := AcquireParams{TTL: time.Minute, Wait: true}
@@ -525,7 +525,7 @@ func TestNewTenantComesBeforeWhatWasGrantedLastWhenItJoinedThoughItsCallGrantsMo
 
 // A tenant that gave up has no claim left: not to the place of its first call, and not to that of a tenant that stayed.
 func TestNewTenantThatLeavesTheQueueAndComesBackIsANewOneAgain(t *testing.T) {
-	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for name, expires := range map[string]bool{"released": false, "expired in the call that comes back": true} {
 			l := newLab(t, rdb)
 			l.seed("meta layout=2")
@@ -547,7 +547,7 @@ func TestNewTenantThatLeavesTheQueueAndComesBackIsANewOneAgain(t *testing.T) {
 
 // A rate: what a tenant was granted in the window counts, and a refusal says when it is its turn at the earliest.
 func TestTenantAtItsLimitOfARateIsToldWhenItsOwnGrantsExpire(t *testing.T) {
-	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("meta layout=2")
 		d := Declaration{Spec: LimitSpec{Limit: 10, Window: time.Minute}, Since: known(0).Since, Knows: UsedBefore}
@@ -581,7 +581,7 @@ func TestIDsOfAnyTenantAreTakenApartAsTheyWereMade(t *testing.T) {
 
 // A refused call is the first that names a tenant. What it leaves is maintained by the calls that name none, or is not trusted.
 func TestNameOnWhichATenantWasRefusedIsSharedFromThenOn(t *testing.T) {
-	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("meta layout=2")
 		p := AcquireParams{TTL: time.Minute, Wait: true}
@@ -672,7 +672,7 @@ func TestCallThatRemovesAllItMayReadsFewTurns(t *testing.T) {
 }
 
 func TestTenantLimitBelowWhatAWaiterWantsRemovesItAtOnce(t *testing.T) {
-	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("meta layout=2")
 		p := AcquireParams{TTL: time.Minute, Wait: true}
@@ -688,7 +688,7 @@ func TestTenantLimitBelowWhatAWaiterWantsRemovesItAtOnce(t *testing.T) {
 
 // One that becomes the first of its tenant only later has the turn of its tenant, so that it is removed and the next of them is granted.
 func TestWaiterBeyondTheLimitOfItsTenantDelaysNoOtherOfIt(t *testing.T) {
-	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("meta layout=2")
 		about, p := l.space.About("name"), AcquireParams{TTL: time.Minute, Wait: true}
@@ -707,7 +707,7 @@ func TestWaiterBeyondTheLimitOfItsTenantDelaysNoOtherOfIt(t *testing.T) {
 
 // A grant makes the turn of a tenant later, also for the next request of the same call.
 func TestRequestThatDoesNotWaitIsGrantedWhereOneThatWaitsWouldBe(t *testing.T) {
-	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for _, wait := range []bool{true, false} {
 			l := newLab(t, rdb)
 			l.seed("meta layout=2")
