@@ -3,7 +3,6 @@ package protocol
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -298,35 +297,23 @@ func TestPlainScriptsForNumbersAnswerWhatIsUsual(t *testing.T) {
 	assert.Zero(t, l.rdb.Exists(background, l.keys[0], l.keys[2], l.keys[9]).Val(), "nothing is left of them")
 }
 
-// S13 and S14. It runs with the seed in FAIRSEM_SEED, if it is set.
+// S13 and S14.
 func TestRandomCallsGiveTheLowestFreeNumbersAndNoneTwice(t *testing.T) {
 	t.Parallel()
 	for n, steps := range []int{400, 400, 400, 400, 80, 80} {
-		seed, err := strconv.ParseUint(os.Getenv("FAIRSEM_SEED"), 10, 64)
-		if err != nil {
-			seed = rand.Uint64()
-		}
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
-			t.Logf("FAIRSEM_SEED=%d", seed)
 			rdb := testclient.Settled(t)
 			if n > 3 {
 				rdb = testclient.Mini(t)
 			}
 			w := &numberWalk{
-				Rand: rand.New(rand.NewPCG(seed, uint64(n))), t: t, l: newLab(t, rdb), limit: 1 + int64(5*n), since: 8,
+				Rand: seeded(t, uint64(n)), t: t, l: newLab(t, rdb), limit: 1 + int64(5*n), since: 8,
 				weights: make(map[string]int64), numbers: make(map[string][]int64), tokens: make(map[int64]float64), was: make(map[string]lostPermit),
 			}
 			w.simple = n%2 == 0
 			w.l.seed("meta layout=2")
-			if testing.Short() {
-				steps /= 4
-			}
-			for step := range steps {
-				if w.step(); t.Failed() {
-					t.Fatalf("after %d calls", step+1)
-				}
-			}
+			walks(t, steps, steps/4, func(int) { w.step() })
 		})
 	}
 }

@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strconv"
@@ -227,22 +226,15 @@ func TestRandomCallsAboutAQueueHaveTheSameOutcomeWithAPlainScript(t *testing.T) 
 	for limit := range int64(5) {
 		t.Run(fmt.Sprintf("limit %d", limit+1), func(t *testing.T) {
 			t.Parallel()
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
-			random := rand.New(rand.NewPCG(seed, 0))
-			w := &walk{t: t, weights: make(map[string]int64), plain: make(map[*Script]int)}
+			w := &walk{Rand: seeded(t, 0), t: t, weights: make(map[string]int64), plain: make(map[*Script]int)}
 			labs, listeners := [2]*lab{}, [2]func() string{}
 			for i := range labs {
 				labs[i] = newLab(t, rdb)
 				labs[i].seed(fmt.Sprintf("meta layout=2 declared=%d since=7 until=80s", limit+1))
 				listeners[i] = labs[i].listen()
 			}
-			steps := 300
-			if testing.Short() {
-				steps = 100
-			}
-			for range steps {
-				ids, released, build := w.draw(random, labs[0], limit+1)
+			steps := walks(t, 300, 100, func(int) {
+				ids, released, build := w.draw(labs[0], limit+1)
 				var outcomes [2]string
 				for i, l := range labs {
 					l.set("marked_at", fmt.Sprint(l.now().UnixMicro()))
@@ -260,31 +252,31 @@ func TestRandomCallsAboutAQueueHaveTheSameOutcomeWithAPlainScript(t *testing.T) 
 					outcomes[i] = ranked(strings.Join([]string{r.String(), s.String(), listeners[i]()}, "\n"))
 				}
 				require.Equal(t, outcomes[1], outcomes[0], "with plain scripts, and without")
-			}
+			})
 			assert.Greater(t, w.plain[PlainQueueScript], steps/2)
 		})
 	}
 }
 
 // draw returns a random call about ids, of which the first are to be released: holders, and seldom others.
-func (w *walk) draw(random *rand.Rand, l *lab, limit int64) (ids []string, released int, build func(*lab, []*ticket) Call) {
+func (w *walk) draw(l *lab, limit int64) (ids []string, released int, build func(*lab, []*ticket) Call) {
 	s := l.snapshot()
 	holders := members(s.owner)
-	random.Shuffle(len(holders), func(i, j int) { holders[i], holders[j] = holders[j], holders[i] })
-	ids = holders[:min(random.IntN(3), len(holders))]
-	if waiters := members(s.queue); len(waiters) > 0 && random.IntN(20) == 0 {
-		ids = append(ids, waiters[random.IntN(len(waiters))])
+	w.Shuffle(len(holders), func(i, j int) { holders[i], holders[j] = holders[j], holders[i] })
+	ids = holders[:min(w.IntN(3), len(holders))]
+	if waiters := members(s.queue); len(waiters) > 0 && w.IntN(20) == 0 {
+		ids = append(ids, waiters[w.IntN(len(waiters))])
 	}
 	released = len(ids)
-	if released > 0 && (random.IntN(2) == 0 || len(s.queue) > 20) {
+	if released > 0 && (w.IntN(2) == 0 || len(s.queue) > 20) {
 		return ids, released, func(l *lab, ids []*ticket) Call { return releasing(limit, 0)(l, ids) }
 	}
-	for range 1 + random.IntN(3) {
-		id := []string{"me", "you", "she"}[random.IntN(3)] + ":" + strconv.Itoa(len(w.weights)+1)
+	for range 1 + w.IntN(3) {
+		id := []string{"me", "you", "she"}[w.IntN(3)] + ":" + strconv.Itoa(len(w.weights)+1)
 		w.weights[id] = 1
 		ids = append(ids, id)
 	}
-	p := AcquireParams{TTL: time.Minute, Wait: true, HeadStart: time.Duration(random.IntN(10)/9) * time.Hour}
+	p := AcquireParams{TTL: time.Minute, Wait: true, HeadStart: time.Duration(w.IntN(10)/9) * time.Hour}
 	return ids, released, func(l *lab, ids []*ticket) Call {
 		return Acquire(l.space.About("name"), known(limit), p, ids[released:], ids[:released]...)
 	}

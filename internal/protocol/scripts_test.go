@@ -1450,19 +1450,39 @@ type walk struct {
 	plain    map[*Script]int  // calls that each plain script has answered; only the first lab tries them
 }
 
-// TestRandomCallsKeepEveryInvariant runs with the seed in FAIRSEM_SEED, if it is set.
+// seeded returns random numbers of the seed in FAIRSEM_SEED, if it is set.
+func seeded(t *testing.T, stream uint64) *rand.Rand {
+	t.Helper()
+	seed, err := strconv.ParseUint(os.Getenv("FAIRSEM_SEED"), 10, 64)
+	if err != nil {
+		seed = rand.Uint64()
+	}
+	t.Logf("FAIRSEM_SEED=%d", seed)
+	return rand.New(rand.NewPCG(seed, stream))
+}
+
+// walks takes so many steps, fewer with -short, and returns how many. It says after which of them the test failed.
+func walks(t *testing.T, long, short int, step func(n int)) (steps int) {
+	t.Helper()
+	steps = long
+	if testing.Short() {
+		steps = short
+	}
+	for n := range steps {
+		if step(n); t.Failed() {
+			t.Fatalf("after %d calls", n+1)
+		}
+	}
+	return steps
+}
+
 func TestRandomCallsKeepEveryInvariant(t *testing.T) {
 	t.Parallel()
 	for n, limit := range []int64{3, 4, 5, 6, 7, 8, 30, 60} {
-		seed, err := strconv.ParseUint(os.Getenv("FAIRSEM_SEED"), 10, 64)
-		if err != nil {
-			seed = rand.Uint64()
-		}
 		t.Run(fmt.Sprintf("limit %d", limit), func(t *testing.T) {
 			t.Parallel()
-			t.Logf("FAIRSEM_SEED=%d", seed)
 			w := &walk{
-				Rand: rand.New(rand.NewPCG(seed, 0)), t: t, limit: limit, resizes: n%2 == 1 && n < 6, weights: make(map[string]int64),
+				Rand: seeded(t, 0), t: t, limit: limit, resizes: n%2 == 1 && n < 6, weights: make(map[string]int64),
 				heaviest: 5, expired: make(map[string]bool), plain: make(map[*Script]int),
 				labs: []*lab{newLab(t, testclient.Settled(t)), newLab(t, testclient.Settled(t)), newLab(t, testclient.Mini(t))},
 			}
@@ -1473,18 +1493,16 @@ func TestRandomCallsKeepEveryInvariant(t *testing.T) {
 				l.seed("meta layout=2") // a name that knows its server has no grace period
 			}
 			w.states, w.tokens = make([]snapshot, 3), make([]float64, 3)
-			steps, onMini := 500, 120
+			onMini := 120
 			if testing.Short() {
-				steps, onMini = 200, 40
+				onMini = 40
 			}
-			for step := range steps {
-				if step == onMini {
+			walks(t, 500, 200, func(n int) {
+				if n == onMini {
 					w.labs = w.labs[:2] // miniredis is slow
 				}
-				if w.step(); t.Failed() {
-					t.Fatalf("after %d calls", step+1)
-				}
-			}
+				w.step()
+			})
 			assert.True(t, limit < 30 || w.plain[PlainAcquireScript]+w.plain[PlainReleaseScript] > 5, "calls that were answered by plain scripts")
 		})
 	}

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -210,43 +209,36 @@ type tenantWalk struct {
 
 var tenantNames = []string{"", "a", "ab", "b:1", "c\x00\xff", strings.Repeat("long", MaxTenant/4)}
 
-// S12, S5 and what is counted, also where the plain script answers what it may. It runs with the seed in FAIRSEM_SEED, if it is set.
+// S12, S5 and what is counted, also where the plain script answers what it may.
 func TestRandomCallsOfTenantsAreGrantedAsThePolicySays(t *testing.T) {
 	t.Parallel()
 	for n, limit := range []int64{1, 2, 3, 5, 8, 13} {
-		seed, err := strconv.ParseUint(os.Getenv("FAIRSEM_SEED"), 10, 64)
-		if err != nil {
-			seed = rand.Uint64()
-		}
 		t.Run(fmt.Sprintf("limit %d", limit), func(t *testing.T) {
 			t.Parallel()
-			t.Logf("FAIRSEM_SEED=%d", seed)
 			rdb := testclient.Settled(t)
-			w := newTenantWalk(t, seed, limit, newLab(t, rdb), newLab(t, rdb), newLab(t, testclient.Mini(t)))
+			w := newTenantWalk(t, limit, newLab(t, rdb), newLab(t, rdb), newLab(t, testclient.Mini(t)))
 			w.heaviest, w.usual = 1+int64(n%3), n%3 == 0
-			steps, onMini := 400, 100
+			onMini := 100
 			if testing.Short() {
-				steps, onMini = 150, 30
+				onMini = 30
 			}
-			for step := range steps {
-				if step == onMini {
+			steps := walks(t, 400, 150, func(n int) {
+				if n == onMini {
 					w.labs = w.labs[:2] // miniredis is slow
 				}
-				if w.step(); t.Failed() {
-					t.Fatalf("after %d calls", step+1)
-				}
-			}
+				w.step()
+			})
 			assert.True(t, !w.usual || w.plain > steps/4, "%d calls were answered by the plain script", w.plain)
 		})
 	}
 }
 
-func newTenantWalk(t *testing.T, seed uint64, limit int64, labs ...*lab) *tenantWalk {
+func newTenantWalk(t *testing.T, limit int64, labs ...*lab) *tenantWalk {
 	for _, l := range labs {
 		l.seed("meta layout=2")
 	}
 	return &tenantWalk{
-		Rand: rand.New(rand.NewPCG(seed, 0)), t: t, labs: labs, heaviest: 1, ttl: time.Minute,
+		Rand: seeded(t, 0), t: t, labs: labs, heaviest: 1, ttl: time.Minute,
 		p:       &policy{limit: limit, holders: make(map[string]*entry), tenants: make(map[string]*tenant)},
 		expired: make(map[string]bool), specs: make(map[string]TenantSpec), newest: make(map[*lab]string),
 	}
