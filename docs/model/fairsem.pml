@@ -2,28 +2,28 @@
  * fairsem.pml: the protocol of fairsem, for spin. README.md beside this file says what is left out
  * and why that is sound; check.sh runs every variant.
  *
- * Three clients share one name whose limit is 2. A client asks, waits or holds, gives back, and asks
- * again, or crashes. The server runs one script at a time. The network loses replies and messages, and
+ * Three clients share one name whose limit is 2. A client acquires, waits or holds, releases, and
+ * acquires again, or crashes. The server runs one script at a time. The network loses replies and messages, and
  * delivers a request again after its sender has written it off.
  *
  * Variants, by -D:
- *   WEIGHTED    client 0 asks for 2 units, so that it can stand at the head of the line and not fit
- *   TRY         client 2 does not wait: it is refused instead (TryAcquire)
- *   HEAD_START  client 2 queues with so much of a head start that it comes before all who wait
- *   LOSS        the server loses all it knows, once, and starts a new epoch with a grace period
- *   LIVE        what the liveness claim "served" needs: clients that live are on time, and at most one
+ *   WEIGHTED    client 0 acquires 2 units, so that it can be at the head of the queue and not fit
+ *   TRY         client 2 does not wait: its call fails instead (TryAcquire)
+ *   HEAD_START  client 2 has so much of a head start that it comes before all waiters
+ *   LOSS        the server loses all data, once, and starts a new epoch with a grace period
+ *   LIVE        what the liveness claim "served" needs: clients that run are on time, and at most one
  *               reply is lost. Every message may be lost.
  *   WATCH=n     which client the liveness claim is about (0)
  *
  * Negative controls, each of which must fail:
  *   PROMOTE_SKIPS    a head that does not fit is passed over                          S5
- *   REFRESH_REVIVES  a refresh puts back who has lapsed                               S1
- *   NO_POLL          who waits relies on messages alone                               served
- *   NO_OWNER_CHECK   a release takes out a holder even if it is not the caller        S8
- *   NO_TOMBSTONE     a late copy of an acquire finds no trace of what was given up    S4
- *   DROP_UNSURE      who is given up is forgotten, though a copy of it is on its way  S4
+ *   REFRESH_REVIVES  a refresh restores an expired permit                             S1
+ *   NO_POLL          a waiter relies on messages alone                                served
+ *   NO_OWNER_CHECK   a release removes a holder that is not the caller                S8
+ *   NO_TOMBSTONE     a late copy of an acquire finds no trace of its release          S4
+ *   DROP_UNSURE      a ticket is dropped although a copy of its acquire is in flight  S4
  *   NO_GRACE         a server that lost its state grants at once                      S2
- *   CUT_OFF          the grace ends before a holder that is cut off has been heard    S2
+ *   CUT_OFF          the grace period ends before a disconnected holder has restored  S2
  *   WAKE_NO_EPOCH    a message from before the loss counts after it: with HEAD_START  S2
  */
 
@@ -44,29 +44,29 @@ mtype = { acquire, try, refresh, release, bury, put_held, put_waiting }; /* verb
 
 /* ---- The server. Ids are clients: see fresh_id. ---- */
 
-mtype srv[N] = none;   /* what the server has the id down for */
-bool  lapsed[N];       /* its deadline has passed, and no script has reaped it yet */
-byte  line[N];         /* the ids that have a place, oldest place first */
-byte  places;          /* how many those are */
+mtype srv[N] = none;   /* the state of the id on the server */
+bool  lapsed[N];       /* it has expired, and no script has removed it yet */
+byte  line[N];         /* the queue: the ids that have a position, lowest position first */
+byte  places;          /* how many ids have a position */
 bit   epoch;           /* 1: the server has lost everything and started anew */
-bool  grace;           /* and grants nothing new yet */
+bool  grace;           /* grace period: nothing new is granted */
 
 /* ---- On the wire of a client. ---- */
 
-mtype ans[N]  = none;  /* the answer to the operation under way; none: the script has not run */
-bit   ansnew[N];       /* the answer is of the new epoch */
+mtype ans[N]  = none;  /* the answer to the operation in flight; none: the script has not run */
+bit   ansnew[N];       /* the answer is from the new epoch */
 bool  timely[N];       /* the window that the answer will open is not over yet */
 mtype copy[N] = none;  /* a request that was written off, or sent twice, and can still run */
-byte  wake[N];         /* a message on its way: 1 + the epoch of the grant that it tells; 0: none */
+byte  wake[N];         /* a message in flight: 1 + the epoch of the grant that it reports; 0: none */
 
 /* ---- The client. ---- */
 
-mtype phase[N] = idle; /* as in ticket.go; out: it has left, and the server has confirmed it */
-bool  trust[N];        /* the window of the last answer is open: what it said may be relied on */
-bool  known[N];        /* it has heard of the new epoch */
-bool  behind[N];       /* what it has is of the old epoch: to be put back */
+mtype phase[N] = idle; /* as in ticket.go; out: its ticket has ended, and the server has confirmed it */
+bool  trust[N];        /* the trust window of the last answer is open: the client may rely on it */
+bool  known[N];        /* it has received an answer from the new epoch */
+bool  behind[N];       /* its permit or position is from the old epoch: to be restored */
 
-byte  ahead[N];        /* for S5 only: bit j: j's place was confirmed before this client asked */
+byte  ahead[N];        /* for S5 only: bit j: j's position was confirmed before this client acquired */
 #ifdef LIVE
 #ifndef WATCH
 #define WATCH 0
@@ -85,13 +85,13 @@ byte  losses;          /* replies lost so far */
 #define count_loss skip
 #endif
 
-hidden byte j, k, room, head, candidate; /* scratch of the inlines below, no part of the state */
+hidden byte j, k, room, head, candidate; /* scratch of the inlines below, not part of the state */
 hidden byte knew, news, window;
 hidden mtype got;
 
 /* ================================ the server's scripts ================================ */
 
-/* The line is a list of ids instead of numbers: only the order of places matters. */
+/* The queue is a list of ids instead of numbers: only the order of positions matters. */
 inline leave_line(who) {
 	j = 0; k = 0;
 	do
@@ -104,8 +104,8 @@ inline leave_line(who) {
 
 #define has_place(who) (places > 0 && line[0] == who || places > 1 && line[1] == who || places > 2 && line[2] == who)
 
-/* A new place is the newest. A message that tells of an older place of this id means nothing now: the
-   client compares places, here it is as good as lost. */
+/* A new position is the last. A message about an older position of this id has no effect any more: the
+   client compares positions, so here the message is lost. */
 inline join_line(who) {
 	leave_line(who);
 #ifdef HEAD_START
@@ -121,7 +121,7 @@ inline join_line(who) {
 	wake[who] = 0
 }
 
-/* Nobody has to go after who has been served, or has gone. */
+/* This id was granted its permit, or has ended: no client has to be granted after it. */
 inline settled(who) {
 	ahead[0] = ahead[0] & ~(1 << who);
 	ahead[1] = ahead[1] & ~(1 << who);
@@ -142,7 +142,7 @@ inline reap() {
 	od
 }
 
-/* Who waits when room has become: the head of the line goes first, or nobody does. */
+/* Grants free units to waiters: the head of the queue is granted first, or none is. */
 inline promote(caller) {
 	head = 0;
 	do
@@ -150,7 +150,7 @@ inline promote(caller) {
 		candidate = line[head];
 		room = LIMIT - units(srv, held);
 		if
-		:: srv[candidate] != waiting -> head++ /* only where places outlive the grant, see grant */
+		:: srv[candidate] != waiting -> head++ /* only where positions outlive the grant, see grant */
 		:: else ->
 			if
 			:: weight(candidate) <= room -> grant(candidate, caller); head = 0
@@ -166,34 +166,34 @@ inline promote(caller) {
 	od
 }
 
-/* To anybody else a message says nothing. */
+/* Other clients ignore a message. */
 #define listens(i) (phase[i] == asking || phase[i] == waiting)
 
-/* S5 is checked here: whoever's place was confirmed before this one asked has its token already. The
-   caller reads of its own grant in the reply; if nobody reads that reply, the grant is still there for
-   its next refresh. */
+/* S5 is checked here: each client whose position was confirmed before this one acquired has its token
+   already. The caller reads its own grant in the reply; if that reply is lost, its next refresh finds the
+   grant. */
 inline grant(who, caller) {
 	srv[who] = held;
 #ifdef HEAD_START
-	assert(ahead[who] == 0 || who == N - 1); /* S5, but for who is to overtake */
+	assert(ahead[who] == 0 || who == N - 1); /* S5, except for the client with the head start */
 #else
 	assert(ahead[who] == 0); /* S5 */
 #endif
 	settled(who);
 	if :: who != caller && listens(who) -> wake[who] = 1 + epoch :: else fi;
 #ifndef LOSS
-	leave_line(who) /* with LOSS, who has not heard of its grant may have to put its place back */
+	leave_line(who) /* with LOSS, a client that was not notified of its grant may have to restore its position */
 #endif
 }
 
-/* One script, from reaping to promoting. A script is atomic, and so is this. */
+/* One script, from removing what has expired to granting. A script is atomic, and so is this. */
 inline script(who, verb) {
-	knew = srv[who] != none; /* read before reaping: who has lapsed is not asked in again by the same call */
+	knew = srv[who] != none; /* read before reap: the same call does not acquire again for an id that has expired */
 	reap();
 	if
 	:: verb == acquire && !knew ->
 #ifndef LOSS
-		assert(phase[who] != out); /* S4: what was confirmed to be out stays out */
+		assert(phase[who] != out); /* S4: an id that the server confirmed to have ended stays ended */
 #endif
 		join_line(who);
 		srv[who] = waiting
@@ -208,7 +208,7 @@ inline script(who, verb) {
 		fi
 	:: verb == put_held && !knew ->
 		if :: units(srv, held) + weight(who) <= LIMIT -> srv[who] = held :: else fi
-	:: verb == put_waiting && !knew && has_place(who) -> srv[who] = waiting /* at its old place */
+	:: verb == put_waiting && !knew && has_place(who) -> srv[who] = waiting /* at its old position */
 #ifdef REFRESH_REVIVES
 	:: verb == refresh && srv[who] == none && phase[who] != waiting -> srv[who] = held
 #endif
@@ -234,8 +234,8 @@ inline script(who, verb) {
 
 /* ==================================== the clients ==================================== */
 
-/* A permit is handed out. S2 is checked here, where alone it could come to be wrong. Without a loss of
-   data there is the stronger claim that what a client relies on is so on the server. */
+/* A client begins to rely on a permit. S2 is checked here, because no other step can break it. Without a loss
+   of data there is the stronger claim that the server has what the client relies on. */
 inline believe(i) {
 	phase[i] = holding; wake[i] = 0;
 #ifdef LOSS
@@ -256,38 +256,38 @@ inline drop(i, to) {
 #endif
 }
 
-/* Whether the answer under way is late does not matter then. */
+/* After that it does not matter whether the answer in flight is late. */
 inline leave(i) { phase[i] = leaving; wake[i] = 0; trust[i] = false; timely[i] = false; behind[i] = false }
 
 inline no_answer(i) { ans[i] = none; ansnew[i] = 0; timely[i] = false }
 
-/* What became of an acquire, a refresh or a put-back: learnLocked in state.go, case by case. */
+/* The answer to an acquire, a refresh or a restore: learnLocked in state.go, case by case. */
 inline hear(i) {
 	got = ans[i]; window = timely[i];
 	news = ansnew[i] && !known[i];
 	known[i] = known[i] || ansnew[i];
 	no_answer(i);
 	if
-	:: phase[i] == leaving && got != gone -> skip /* it was given up meanwhile: released next */
+	:: phase[i] == leaving && got != gone -> skip /* the caller gave up meanwhile: released next */
 	:: phase[i] == leaving && got == gone ->
 		if
 #ifndef DROP_UNSURE
-		:: copy[i] != none -> skip /* a copy of its question may come: buried next */
+		:: copy[i] != none -> skip /* a copy of its request may arrive: buried next */
 #endif
 		:: else -> drop(i, out)
 		fi
-	:: phase[i] == holding && got != gone -> behind[i] = false /* if it waits: a message overtook this */
+	:: phase[i] == holding && got != gone -> behind[i] = false /* if the answer is waiting: a message overtook it */
 	:: phase[i] != leaving && got == gone ->
 		if
-		:: news && phase[i] != asking && trust[i] -> behind[i] = true /* not lost: the server has forgotten */
+		:: news && phase[i] != asking && trust[i] -> behind[i] = true /* not lost: the server has lost its data */
 		:: else ->
 			if
 			:: copy[i] != none -> leave(i)
-			:: else -> drop(i, out) /* refused, or errGone: it asks again with another id */
+			:: else -> drop(i, out) /* not granted, or errPositionLost: it acquires again with another id */
 			fi
 		fi
 	:: phase[i] != leaving && phase[i] != holding && got != gone ->
-		phase[i] = waiting; /* also if it holds, but the answer is too old to be worth anything */
+		phase[i] = waiting; /* also if it holds, but the answer is too old to be relied on */
 		trust[i] = window;
 		behind[i] = false;
 		if
@@ -297,11 +297,11 @@ inline hear(i) {
 	fi
 }
 
-/* Nothing is left of the id before, so the client can ask again. In fact it would take another id; here
-   the slot is used again when nothing can mix the two up. */
+/* Nothing is left of the id before, so the client can acquire again. The library uses another id then; here
+   the slot is used again when the two cannot be confused. */
 #define fresh_id(i) (srv[i] == none && copy[i] == none && ans[i] == none)
 
-/* With LOSS each client asks once, or there would be too many states; who has a head start, again. */
+/* With LOSS each client acquires once, or there would be too many states; the one with a head start, again. */
 #ifdef LOSS
 #ifdef HEAD_START
 #define may_ask(i) (phase[i] == idle || phase[i] == out && i == N - 1)
@@ -314,7 +314,7 @@ inline hear(i) {
 #define unconfirmed idle
 #endif
 
-/* j has a place and knows it. After a loss the place still counts, until the grace is over. */
+/* j has a position and knows it. After a loss the position still counts, until the grace period is over. */
 #define in_line(j) (phase[j] == waiting && (srv[j] == waiting && !lapsed[j] || grace && trust[j] && srv[j] == none))
 
 #ifdef TRY
@@ -326,8 +326,8 @@ inline hear(i) {
 #define no_copy (copy[0] == none && copy[1] == none && copy[2] == none)
 
 /* An operation is one step from sending until the script has run, and another until the answer is read:
-   what happens between sending and running could as well happen before. The window begins at sending,
-   so it may be over at any time after. */
+   what happens between sending and running could also happen before. The window begins at sending, so it may
+   be over at any time after. */
 inline run_script(i, verb) {
 	script(i, verb);
 	ans[i] = (srv[i] == held || srv[i] == waiting -> srv[i] : gone);
@@ -338,13 +338,13 @@ inline run_script(i, verb) {
 proctype client(byte i) {
 end:
 	do
-	/* It asks, and asks again while it has no answer. */
+	/* It acquires, and sends that again while it has no answer. */
 	:: d_step { may_ask(i) && fresh_id(i) ->
 		drop(i, asking);
 		ahead[i] = in_line(0) | in_line(1) << 1 | in_line(2) << 2 }
 	:: d_step { phase[i] == asking && ans[i] == none -> run_script(i, question(i)) }
 
-	/* It renews what it has, at any time. With LIVE a holder need not: its window does not end. */
+	/* It renews its lease, at any time. With LIVE a holder need not: its window does not end. */
 #ifndef NO_POLL
 	:: d_step { phase[i] == waiting && !behind[i] && ans[i] == none -> run_script(i, refresh) }
 #endif
@@ -356,15 +356,15 @@ end:
 	:: d_step { phase[i] == waiting && behind[i] && ans[i] == none -> run_script(i, put_waiting) }
 #endif
 
-	/* The answer is read, or lost: the client writes the operation off and goes on where it was. */
+	/* The answer is read, or lost: the client writes the operation off and stays in its phase. */
 	:: d_step { ans[i] != none -> hear(i) }
 	:: d_step { ans[i] != none && may_lose -> no_answer(i); count_loss }
 
-	/* Its user gives back what it holds; or gives up before, and who does not is who must be served. */
+	/* Its caller releases the permit, or gives up before. A call that does not give up must be served. */
 	:: d_step { phase[i] == holding -> leave(i) }
 	:: d_step { (phase[i] == asking || phase[i] == waiting) && may_give_up(i) -> leave(i) }
-	/* The server is told when nothing else is under way: with a tombstone, if anything was written off.
-	   Where no copy is left a tombstone stands for nothing, so only copies are looked at. */
+	/* The release is sent when nothing else is in flight: with a tombstone, if a request was written off.
+	   Where no copy is left a tombstone has no purpose, so only copies are checked. */
 	:: d_step { phase[i] == leaving && ans[i] == none && copy[i] == none -> script(i, release); drop(i, out) }
 	:: d_step { phase[i] == leaving && ans[i] == none && copy[i] != none -> script(i, bury); drop(i, out) }
 	/* The same, and the reply is lost; or the client has had no answer for a whole TTL. */
@@ -373,7 +373,7 @@ end:
 	:: d_step { phase[i] == leaving && ans[i] == none && may_lose -> drop(i, unconfirmed); count_loss }
 
 #ifndef LOSS
-	/* It crashes. To the server that is as if it had no answer for a whole TTL, so LOSS does without. */
+	/* It crashes. For the server that is the same as no answer for a whole TTL, so LOSS does without. */
 	:: d_step { phase[i] != dead && may_give_up(i) ->
 		no_answer(i); wake[i] = 0; known[i] = false;
 		phase[i] = dead; trust[i] = false; behind[i] = false; ahead[i] = 0 }
@@ -383,15 +383,15 @@ end:
 
 /* ============================ the network, and time, of one client ============================ */
 
-/* A message of a grant that the server has forgotten meanwhile says nothing. */
+/* A message about a grant that the server has lost meanwhile is ignored. */
 #ifdef WAKE_NO_EPOCH
 #define counts(i) true
 #else
 #define counts(i) (!known[i] || wake[i] == 2)
 #endif
 
-/* The deadline on the server is later than the end of every window that an answer has opened, or will:
-   windows begin when the question is sent, leases when the script runs. */
+/* The deadline on the server is later than the end of every window that an answer has opened, or will open:
+   windows begin when the request is sent, leases when the script runs. */
 #define relied_on(i) (trust[i] || timely[i])
 
 #ifdef LIVE
@@ -403,9 +403,9 @@ end:
 proctype world(byte i) {
 end:
 	do
-	/* A request has been sent, and is written off or sent again underneath the client: a copy of it stays
-	   on its way. It runs at some time, and nobody hears the answer; or it is lost. A copy of a release
-	   or a refresh would do nothing that the next script does not. */
+	/* A request was sent, and is written off or sent again below the client: a copy of it stays in flight.
+	   It runs at some time, and its answer is not read; or it is lost. A copy of a release or a refresh would
+	   do nothing that the next script does not. */
 #ifndef LOSS
 	:: d_step { phase[i] == asking && no_copy && may_lose -> copy[i] = question(i); count_loss }
 #else
@@ -418,8 +418,8 @@ end:
 	:: d_step { copy[i] != none -> script(i, copy[i]); copy[i] = none }
 	:: d_step { copy[i] != none -> copy[i] = none }
 
-	/* A message comes: grantedLocked in state.go. One that overtakes the answer to an acquire is kept, here
-	   as there. Or it does not come. */
+	/* A message arrives: grantedLocked in state.go. One that overtakes the answer to an acquire is kept, here
+	   as there. Or it is lost. */
 	:: d_step { wake[i] != 0 && phase[i] != asking ->
 		if
 		:: phase[i] == waiting && counts(i) && trust[i] -> believe(i)
@@ -429,7 +429,7 @@ end:
 	:: d_step { wake[i] != 0 -> wake[i] = 0 }
 
 	/* Time passes. The window that a client relies on ends before the one that the answer to a later
-	   question opens. With LIVE they do not end. */
+	   request opens. With LIVE they do not end. */
 #ifndef LIVE
 	:: d_step { trust[i] && may_lose ->
 		trust[i] = false; behind[i] = false;
@@ -437,8 +437,8 @@ end:
 	:: d_step { !trust[i] && timely[i] && may_lose -> timely[i] = false }
 #endif
 	:: d_step { (srv[i] == held || srv[i] == waiting) && !lapsed[i] && !relied_on(i) && late(i) -> lapsed[i] = true }
-	/* A tombstone outlives every copy of what it stands for: it stays for a TTL after all of them were
-	   sent. That no copy lives longer is an assumption. */
+	/* A tombstone outlives every copy of the acquire that it stands for: it stays for a TTL after all of them
+	   were sent. That no copy lives longer is an assumption. */
 	:: d_step { srv[i] == tombstone && copy[i] == none -> srv[i] = none }
 	od
 }
@@ -446,7 +446,7 @@ end:
 /* ================================= the loss of all data ================================= */
 
 #ifdef LOSS
-/* What i has, or will believe to have when it reads what is on its way, and the server does not know. */
+/* What i has, or will rely on when it reads the answer in flight, and the server does not have. */
 #define owed(i) ( phase[i] == holding && srv[i] != held \
 	|| phase[i] == waiting && trust[i] && srv[i] == none \
 	|| timely[i] && !ansnew[i] && (ans[i] == held || ans[i] == waiting))
@@ -460,8 +460,8 @@ proctype mishap() {
 		grace = true
 #endif
 	};
-	/* The grace ends when everybody who is connected has put back what it had: one second is ample. Or
-	   it lasts a TTL, and the windows of those who are not connected are over before. */
+	/* The grace period ends when each client that is connected has restored its tickets: one second is ample. Or
+	   it lasts a TTL, and the windows of clients that are not connected are over before. */
 	d_step {
 #ifdef CUT_OFF
 		true ->
@@ -469,7 +469,7 @@ proctype mishap() {
 		!owed(0) && !owed(1) && !owed(2) ->
 #endif
 		grace = false;
-		/* Who was dead or cut off, and has not come back, has no place any more. */
+		/* A client that was dead or disconnected, and is not back, has no position any more. */
 		if :: srv[0] == none -> settled(0) :: else fi;
 		if :: srv[1] == none -> settled(1) :: else fi;
 		if :: srv[2] == none -> settled(2) :: else fi
@@ -480,7 +480,7 @@ proctype mishap() {
 init {
 	atomic {
 #ifdef LOSS
-		run mishap(); /* first, so that spin looks at it last, and loses what is worth losing */
+		run mishap(); /* first, so that spin tries it last, when there is something to lose */
 #endif
 		run client(0); run client(1); run client(2);
 		run world(0); run world(1); run world(2)
@@ -489,6 +489,6 @@ init {
 
 #ifdef LIVE
 #define wants (phase[WATCH] == asking || phase[WATCH] == waiting)
-/* Nobody waits for ever: who asks has a permit at some time, unless it gives up or crashes. */
+/* No call waits forever: a client that acquires is granted at some time, unless it gives up or crashes. */
 ltl served { [] (wants -> <> !wants) }
 #endif

@@ -5,50 +5,50 @@
  *
  * N clients share one name whose limit is LIMIT. Each acquires once. The server is restarted with an older
  * state or with none, or a replica that lags takes its place; a second failover brings back the first
- * server, with the state that it had. Somebody else only looks: status, resize, evict of an unknown id.
+ * server, with the state that it had. Another process only queries: status, resize, evict of an unknown id.
  *
  * The rule: a server has an identity, which every restart and every promotion changes. A script that can
  * grant anything compares it with the one in the name's meta. Where they differ, or meta is missing, the
- * name gets a new epoch, and while its grace period lasts nothing new is granted. Holders restore what
- * they have in that time, even above the limit.
+ * name gets a new epoch, and while its grace period lasts nothing new is granted. Holders restore their
+ * permits in that time, even above the limit.
  *
  * Variants, by -D:
  *   CLIENTS=n     how many clients there are (2)
  *   MISHAPS=n     how many times the server changes (2)
- *   LATE          a waiter may hear an answer when the window that it would open is over; else it gives up
- *   REPLICAS      only failovers, and what a client hears of is on the replica (WaitReplicas); the limit is 2
- *   SUBSCRIBE     the subscription of a client comes and goes; else it stands, or the client polls
+ *   LATE          a waiter may read an answer when the window that it would open is over; else it gives up
+ *   REPLICAS      only failovers, and a client reads only what the replica has (WaitReplicas); the limit is 2
+ *   SUBSCRIBE     the subscription of a client breaks and returns; else it stays, or the client polls
  *   EVICT         an operator evicts, and copies of a restore arrive late
- *   REDUCE        client 0 asks for 3 units of 3 and gives them back one by one; copies of a reduce and of
+ *   REDUCE        client 0 acquires 3 units of 3 and releases them one by one; copies of a reduce and of
  *                 a restore arrive late
  *
- * Negative controls, each of which must fail. Some need a claim out of the way that they break first: UNKEPT
- * is without the claim "kept", UNWEIGHED without "weight".
- *   NO_IDENTITY      the script believes what it finds stored                          S2
+ * Negative controls, each of which must fail. Some would break another claim first: UNKEPT removes the claim
+ * "kept", UNWEIGHED removes "weight".
+ *   NO_IDENTITY      the script trusts what it finds stored                            S2
  *   LOOK_SKIPS       resize and evict do not compare                                   S2
  *   STATUS_WRITES    status reaps and grants, and does not compare                     S2
  *   RELEASE_SKIPS    release does not compare                                          S2
- *   GRANT_IN_GRACE   the grace holds up callers, but not waiters                       S2
- *   ACQUIRE_IN_GRACE the grace holds up waiters, but not callers                       S2
- *   NEW_AT_ONCE      a name without meta has no grace                                  S2
+ *   GRANT_IN_GRACE   the grace period delays callers, but not waiters                  S2
+ *   ACQUIRE_IN_GRACE the grace period delays waiters, but not callers                  S2
+ *   NEW_AT_ONCE      a name without meta has no grace period                           S2
  *   KNOWN_TOO_SOON   the caller knows the server, but not for a grace period           S2
- *   BY_UPTIME        the uptime of a server counts that was promoted just now          S2
+ *   BY_UPTIME        the uptime counts, of a server that was promoted just now         S2
  *   NOT_DEMOTED      the first server was a primary all the time, and comes back       S2
- *   BELIEVE_ALL      a waiter that is found among the holders of an older state holds  S2
+ *   BELIEVE_ALL      a waiter that is a holder in an older state holds                 S2
  *   CLOCK_BEHIND     a new epoch is no later than the tokens of older states           S2
  *   DISBELIEVE_ALL   REPLICAS: a waiter believes no grant from before the epoch        S5
- *   LATE_COUNTS      REPLICAS, LATE: a grant that a waiter was told too late is older than the
- *                    epoch in which it was told so                                     S5
- *   LATE_RESTORE     EVICT, LATE: a waiter that disbelieves is put back to its place,
- *                    however late it was told                                          S4
- *   CUT_OFF          the grace ends before every client has restored                   S2
+ *   LATE_COUNTS      REPLICAS, LATE: a grant of which a waiter was notified too late is older
+ *                    than the epoch in which it was notified                           S5
+ *   LATE_RESTORE     EVICT, LATE: a waiter that does not believe its grant is restored to its
+ *                    position, however late it was notified                            S4
+ *   CUT_OFF          the grace period ends before every client has restored            S2
  *   STALE_ANSWER     an answer from before the break ends the doubt                    S2
  *   NO_POLL          SUBSCRIBE: without a subscription a client does not poll          S2
- *   NO_ASK           SUBSCRIBE: after it has subscribed a client does not ask          S2
- *   MUST_FIT         a restore has to fit, in the grace too                            kept
- *   SAME_EPOCH       clients take what is missing for lost, also in a new epoch        kept
+ *   NO_ASK           SUBSCRIBE: after it has subscribed a client does not query        S2
+ *   MUST_FIT         a restore has to fit, in the grace period too                     kept
+ *   SAME_EPOCH       what is missing counts as lost, also in a new epoch               kept
  *   NO_TOMBSTONE     EVICT: an eviction leaves no trace                                S4
- *   EVICT_OLD        EVICT: S4 is claimed also where the lease is of an older state    S4
+ *   EVICT_OLD        EVICT: S4 is claimed also where the lease is from an older state  S4
  *   RESTORE_RAISES   REDUCE: a restore sets the weight of a holder that is there       S1
  *   REDUCE_RAISES    REDUCE: a reduce sets the weight, instead of lowering it          S1
  *   RESTORE_ALL      REDUCE: a restore has the weight that was acquired, and the
@@ -85,17 +85,17 @@ mtype = { acquire, refresh, restore, requeue, reduce, release }; /* verbs; reque
 
 /* ---- The server. Ids are clients. ---- */
 
-mtype srv[N] = none; /* what the server has the id down for */
+mtype srv[N] = none; /* the state of the id on the server */
 byte  units[N];      /* its weight there */
 byte  token[N];      /* of a holder: the epoch in which it was granted */
-bool  old[N];        /* its deadline is of an older state: it may be over at any moment */
+bool  old[N];        /* its deadline is from an older state: it may be over at any moment */
 byte  meta;          /* identity of the server that began the epoch, which also names it; 0: missing */
 bool  grace;         /* of the name: nothing new is granted */
 byte  ident = 1;     /* identity of this server */
 bool  ripe = true;   /* it has been the same for a grace period */
-bool  promoted;      /* it was a replica, so its uptime says nothing */
+bool  promoted;      /* it was a replica, so its uptime does not count */
 
-/* ---- The older state: a file, or the other server's. ---- */
+/* ---- The older state: that of a file, or of the other server. ---- */
 
 mtype was[N] = none;
 byte  wasunits[N];
@@ -107,22 +107,22 @@ byte  mishaps;
 
 mtype phase[N] = idle;
 bool  trust[N];        /* the window of the last answer is open */
-byte  epoch[N];        /* in which its ticket was confirmed */
-byte  late[N];         /* of a waiter: the token of a grant that it was told too late to use it */
+byte  epoch[N];        /* the epoch in which its ticket was confirmed */
+byte  late[N];         /* of a waiter: the token of a grant of which it was notified too late to use it */
 byte  missing[N];      /* it is to be restored, because it was not there in this epoch; 0: it is not */
-byte  doubt[N];        /* 1: it will ask about what it has, as it does at intervals; 2: as soon as it can */
-mtype ans[N] = none;   /* the answer on its way */
+byte  doubt[N];        /* 1: it will query its ticket, as it does at intervals; 2: as soon as it can */
+mtype ans[N] = none;   /* the answer in flight */
 byte  ansepoch[N];
 byte  anstoken[N];
 bool  timely[N];       /* the window that it will open is not over yet */
-bool  before[N];       /* it was asked for before the server changed */
+bool  before[N];       /* it answers a request from before the server changed */
 #ifdef SUBSCRIBE
 bool  subscribed[N];
 #endif
 #ifdef REDUCE
 byte  keeps[N];        /* units */
 byte  told[N];         /* what the server has confirmed that it keeps */
-byte  telling[N];      /* what the operation under way says; 0: it says nothing */
+byte  telling[N];      /* what the operation in flight reports; 0: nothing */
 #define mine(i) keeps[i]
 #else
 #define mine(i) weight(i)
@@ -137,7 +137,7 @@ byte  copymissing[N];
 #define copied(i) false
 #endif
 #ifdef EVICT
-bool  put_out[N];      /* evicted, and not told so: not counted by S2 */
+bool  put_out[N];      /* evicted, and not notified of it: not counted by S2 */
 bool  stays_out[N];    /* for S4: evicted in this epoch */
 #define counted(i) (phase[i] == holding && !put_out[i])
 #else
@@ -145,12 +145,12 @@ bool  stays_out[N];    /* for S4: evicted in this epoch */
 #endif
 
 #ifdef REPLICAS
-bool  safe[N];         /* a replica has what its answer is about */
-bool  placed;          /* client 0 was told its place in line */
-bool  behind;          /* client 1 asked after that */
+bool  safe[N];         /* a replica has the state that its answer reports */
+bool  placed;          /* client 0 was notified of its position */
+bool  behind;          /* client 1 acquired after that */
 #endif
 
-hidden byte j, more, heard, window, stale, number; /* scratch of the inlines below, no part of the state */
+hidden byte j, more, heard, window, stale, number; /* scratch of the inlines below, not part of the state */
 hidden mtype got;
 
 #ifdef REPLICAS
@@ -176,7 +176,7 @@ hidden mtype got;
 /* ================================ the server's scripts ================================ */
 
 /* The identity is compared. A name without meta is new, if the caller knew the server a grace period ago,
-   or if the server has been up for as long; who has something has seen the name before. */
+   or if the server has been up for as long; a client that has a ticket has seen the name before. */
 inline compare(verb, knew) {
 #ifndef NO_IDENTITY
 	if
@@ -208,8 +208,8 @@ inline compare(verb, knew) {
 	fi
 }
 
-/* Tokens are an order: what is granted in an epoch has one that is no smaller than the epoch, and smaller than every
-   later one. A grant that was made without a comparison comes before the epoch that is due. */
+/* Tokens are an order: a grant in an epoch has one that is no smaller than the epoch, and smaller than every
+   later one. A grant that was made without a comparison is earlier than the epoch that is due. */
 #ifdef CLOCK_BEHIND
 #define next_token (MISHAPS + 1)
 #else
@@ -224,7 +224,7 @@ inline grant(who) {
 	skip
 }
 
-/* The first waiter goes next, or nobody does. Places are not modelled: the order is that of the ids. */
+/* The first waiter is granted next, or none is. Positions are not modelled: the order is that of the ids. */
 inline promote() {
 	j = 0;
 	do
@@ -273,7 +273,7 @@ inline script(who, verb, n, knew, missed) {
 	:: (verb == acquire || verb == refresh || verb == requeue) && on_server(who) ->
 		old[who] = false;
 #ifndef BELIEVE_ALL
-		/* A waiter that does not believe its grant goes back to its place, but not for a late copy. */
+		/* A waiter that does not believe its grant returns to its position, but not for a late copy. */
 		if
 		:: verb == requeue && srv[who] == held && missed == meta && token[who] < meta -> srv[who] = waiting; token[who] = 0
 		:: else
@@ -288,7 +288,7 @@ inline script(who, verb, n, knew, missed) {
 			units[who] = n
 #endif
 		:: srv[who] == none || srv[who] == waiting ->
-			take_out(who, none); /* nobody compares the token of who is known to hold: it is left out */
+			take_out(who, none); /* the token of a known holder is never compared: it is left out */
 			if
 #ifdef MUST_FIT
 			:: in_use + n <= LIMIT -> srv[who] = held; units[who] = n
@@ -307,7 +307,7 @@ inline script(who, verb, n, knew, missed) {
 		if :: n < units[who] -> units[who] = n :: else fi
 #endif
 #endif
-	:: verb == release && copied(who) -> take_out(who, tombstone) /* a copy may put it back */
+	:: verb == release && copied(who) -> take_out(who, tombstone) /* a copy may restore it */
 	:: verb == release && !copied(who) -> take_out(who, none)
 	:: else
 	fi;
@@ -357,13 +357,13 @@ inline ask(i, verb, n, knew) {
 	timely[i] = on_server(i) && verb != reduce
 }
 
-/* A permit is handed out, and S2 is checked where alone it could come to be wrong. */
+/* A client begins to rely on a permit. S2 is checked here, because no other step can break it. */
 inline believe(i) {
 	phase[i] = holding;
 	assert(relied_upon <= LIMIT) /* S2 */
 }
 
-/* Redis has the ticket in this epoch. What it has in another one may be older than what it had. */
+/* Redis has the ticket in this epoch. The state of another epoch may be older than one that was confirmed. */
 inline confirm(i) {
 #ifdef REDUCE
 #ifdef REDUCE_ONCE
@@ -392,8 +392,8 @@ inline confirm(i) {
 #define renewed(i)  true
 #endif
 
-/* A waiter disbelieves a grant that is older than the epoch in which it was confirmed: that it waited was true after
-   it, so the grant is of an older state, and the units may be somebody else's since. */
+/* A waiter does not believe a grant that is older than the epoch in which it was confirmed: it still waited after that
+   grant, so the grant is from an older state, and the units may have been granted to another client since. */
 #ifdef BELIEVE_ALL
 #define outlived(i) false
 #elif defined(DISBELIEVE_ALL)
@@ -404,7 +404,7 @@ inline confirm(i) {
 #define outlived(i) (phase[i] == waiting && number < epoch[i] && number != late[i])
 #endif
 
-/* What it was told too late may be over on the server, so it asks again. */
+/* A grant of which it was notified too late may be over on the server, so it queries again. */
 #ifdef LATE_RESTORE
 #define may_restore true
 #else
@@ -417,7 +417,7 @@ inline confirm(i) {
 #define may_be_lost(i) (!missing[i] && phase[i] != asking && epoch[i] != heard && trust[i])
 #endif
 
-/* What became of a question. Only an answer to what was asked since the server changed ends the doubt. */
+/* Reads an answer. Only an answer to a request that was sent since the server changed ends the doubt. */
 inline hear(i) {
 	got = ans[i]; heard = ansepoch[i]; number = anstoken[i]; window = timely[i]; stale = before[i];
 	no_answer(i);
@@ -481,7 +481,7 @@ inline hear(i) {
 #endif
 #endif
 
-/* A waiter that does not know what became of its restore asks what it is, before it restores anything. */
+/* A waiter that does not know the result of its restore queries its state, before it restores anything. */
 inline ask_again(i) {
 	if :: phase[i] == waiting -> missing[i] = 0 :: else fi
 }
@@ -503,12 +503,12 @@ inline ask_again(i) {
 proctype client(byte i) {
 end:
 	do
-	/* It acquires, and repeats that while it has no answer. To a name that is there it is all the same
-	   whether it has known the server for long. */
+	/* It acquires, and repeats that while it has no answer. For a name that exists it makes no difference
+	   whether the client has known the server for long. */
 	:: d_step { may_ask(i) -> join(i); ask(i, acquire, weight(i), false) }
 	:: d_step { may_ask(i) && may_know && meta == 0 -> join(i); ask(i, acquire, weight(i), true) }
 
-	/* It renews what it has, at any time; and restores what is missing. */
+	/* It renews its lease, at any time; and restores what is missing. */
 	:: d_step { has(i) && !missing[i] -> ask(i, refresh, 0, false) }
 	:: d_step { has(i) && missing[i] && phase[i] == waiting -> ask(i, requeue, mine(i), false) }
 #ifdef RESTORE_ALL
@@ -518,7 +518,7 @@ end:
 #endif
 
 #ifdef REDUCE
-	/* It gives back a unit, and reports that afterwards. */
+	/* It releases a unit, and reports that afterwards. */
 	:: d_step { phase[i] == holding && keeps[i] > 1 && i == 0 -> keeps[i]-- }
 	:: d_step { has(i) && phase[i] == holding && !missing[i] && told[i] != keeps[i] ->
 		telling[i] = keeps[i]; ask(i, reduce, keeps[i], false) }
@@ -528,7 +528,7 @@ end:
 	:: d_step { ans[i] != none && lasts(i) -> hear(i) }
 	:: d_step { ans[i] != none -> no_answer(i); quiet(i); ask_again(i) }
 
-	/* It releases what it has, or gives up. The server takes that in, or never hears of it. */
+	/* It releases its permit, or gives up. The server receives that, or never does. */
 	:: d_step { phase[i] != idle && phase[i] != out && ans[i] == none -> drop(i); script(i, release, 0, false, 0) }
 	:: d_step { phase[i] != idle && phase[i] != out && ans[i] == none -> drop(i) }
 #ifdef SUBSCRIBE
@@ -552,8 +552,8 @@ proctype world(byte i) {
 end:
 	do
 #ifdef COPIES
-	/* A request was sent, and is written off or sent again underneath the client. Nobody hears what
-	   becomes of the copy. */
+	/* A request was sent, and is written off or sent again below the client. The answer to the copy
+	   is not read. */
 	:: d_step { phase[i] == holding && missing[i] && no_copy -> copy[i] = restore; copyunits[i] = mine(i) }
 	:: d_step { phase[i] == waiting && missing[i] && no_copy -> copy[i] = requeue; copyunits[i] = mine(i); copymissing[i] = missing[i] }
 #ifdef REDUCE
@@ -564,8 +564,8 @@ end:
 #endif
 
 	/* Time passes. The deadline on the server is later than the end of every window that an answer has
-	   opened or will open, but for one from an older state; and when it is over, so is each earlier one.
-	   Who asks gives up before, for its silence began earlier. What has expired is reaped at once here. */
+	   opened or will open, except for one from an older state; and when it is over, so is each earlier one.
+	   A client that acquires gives up before, because its silence began earlier. What has expired is removed at once. */
 #ifdef LATE
 	:: d_step { trust[i] && phase[i] != waiting -> drop(i) }
 	:: d_step { trust[i] && phase[i] == waiting -> trust[i] = false }
@@ -575,7 +575,7 @@ end:
 	:: d_step { !trust[i] && timely[i] -> timely[i] = false }
 	:: d_step { on_server(i) && !old[i] && !trust[i] && !timely[i] && phase[i] != asking -> expire(i) }
 	:: d_step { on_server(i) && old[i] -> take_out(i, none) }
-	/* A tombstone outlives whoever may still ask, and every restore and copy; one of an older state need not. */
+	/* A tombstone outlives each client that may still query, and every restore and copy; one from an older state need not. */
 	:: d_step { srv[i] == tombstone && !old[i] && !trust[i] && !timely[i] && !missing[i] && phase[i] != asking && !copied(i) ->
 		expire(i) }
 	:: d_step { srv[i] == tombstone && old[i] -> take_out(i, none) }
@@ -599,12 +599,12 @@ end:
 	od
 }
 
-/* ================================ the servers, and who only looks ================================ */
+/* ================================ the servers, and processes that only query ================================ */
 
 #define unknown(i) (srv[i] == none)
 
-/* Everybody who lives and has something, and knows that it has to ask, has asked since the server changed,
-   and restored what was missing. Whoever does not know cannot be waited for. */
+/* Each client that is alive, has a ticket, and knows that it has to query has done so since the server changed,
+   and has restored what was missing. A client that does not know it cannot be waited for. */
 #ifdef CUT_OFF
 #define ready(i) true
 #else
@@ -682,7 +682,7 @@ end:
 	:: d_step { mishaps < MISHAPS -> each(load); meta = wasmeta; promoted = false; changed() }
 	:: d_step { mishaps < MISHAPS -> forget_file(); each(load); meta = 0; promoted = false; changed() }
 #endif
-	/* A replica takes over; later the one that was there before, with what it had. */
+	/* A replica takes over; later the server before it, with the state that it had. */
 	:: d_step { mishaps < MISHAPS ->
 		each(swap);
 		heard = meta; meta = wasmeta; wasmeta = heard;
@@ -694,7 +694,7 @@ end:
 	/* Nothing is left of the name. */
 	:: d_step { meta != 0 && all(unknown) -> meta = 0; grace = false }
 
-	/* Somebody looks: resize, or evict of an id that is not there. Status changes nothing. */
+	/* A process queries: resize, or evict of an unknown id. Status changes nothing. */
 #ifdef LOOK_SKIPS
 	:: d_step { promote() }
 #else

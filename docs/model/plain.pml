@@ -4,21 +4,21 @@
  *
  * Most calls find a name where every weight is 1, the limit is known, and nothing was lost. For these there
  * are plain scripts: they read less. The field "plain" in meta says that they may run. Full scripts set it
- * last, and remove it before a write that makes it untrue. What it cannot say, because no script runs when
- * that changes, a plain script reads itself: whether an id is known, whether something has expired,
- * and whether the server is the same as before. Then it declines, and the full script answers.
+ * last, and remove it before a write that makes it untrue. It cannot cover what changes while no script
+ * runs, so a plain script checks that itself: whether an id is known, whether something has expired, and
+ * whether the server is the same as before. If it must not answer, it declines, and the full script answers.
  *
  * Three calls share a name whose limit an operator lowers and raises. Which script a client sends is not
  * modelled: each sends any of them at any time. A full script may be stopped after all that it writes but
  * "plain", which it sets last. What a plain script does is compared with what the full one would do.
  *   granted    a plain script grants only what the full one would grant in the same state
- *   once       and to no id that holds, waits, or was given up
+ *   once       and to no id that holds, waits, or has ended
  *   conserved  it leaves no waiter that the full one would have granted what it wants
  *
  * Variants, by -D:
- *   WEIGHTED   the third call wants 2 units, for which only full scripts will do
+ *   WEIGHTED   the third call wants 2 units, which only full scripts can grant
  *
- * Negative controls, each of which must fail. UNCONSERVED is without the claim "conserved", which some break
+ * Negative controls, each of which must fail. UNCONSERVED removes the claim "conserved", which some break
  * first.
  *   WEIGHT_UNREAD   WEIGHTED: "plain" is set although a weight is not 1                 granted
  *   QUEUE_UNREAD    "plain" is set without its "+" although calls wait                  conserved, granted
@@ -27,9 +27,9 @@
  *   ENDED_LATE      "plain" is removed with the last write, which may not come          conserved, granted
  *   PLUS_UNREAD     the scripts that do not know the queue run with a "+", too          granted
  *   SERVER_UNREAD   a plain script does not compare the server                          granted
- *   EXPIRED_UNREAD  the one that knows the queue does not look for what has expired     conserved, granted
- *   IDS_UNREAD      a plain script does not look whether an id is known                 once
- *   RELEASES_ANY    plain_release does not look whether waiters may need what is free   conserved
+ *   EXPIRED_UNREAD  the one that knows the queue does not check what has expired        conserved, granted
+ *   IDS_UNREAD      a plain script does not check whether an id is known                once
+ *   RELEASES_ANY    plain_release does not check whether waiters need what is free      conserved
  */
 
 #define N     3
@@ -104,7 +104,7 @@ inline promote() {
 
 inline end_plain() { plain = 0; plus = false }
 
-/* The beginning of each: a server that may lack grants begins a grace period. */
+/* The beginning of each: on a server that may lack grants a grace period begins. */
 inline begin() {
 	had_queue = waiters > 0;
 	if
@@ -188,7 +188,7 @@ inline read_plain(c) {
 #endif
 }
 
-/* c is granted a unit. The full script would have done that: without what has expired it fits, nobody waits, and
+/* c is granted a unit. The full script would have done that: without expired permits it fits, no call waits, and
    the server knows what it has granted. */
 inline check(x) {
 	once = state[x] == out;
@@ -197,7 +197,7 @@ inline check(x) {
 	assert(granted)
 }
 
-/* No waiter is left that the full script would have granted what it wants. */
+/* No waiter is left to which the full script would have granted what it wants. */
 inline check_rest() {
 #ifndef UNCONSERVED
 	conserved = waiters == 0 || grace || changed || expired[line[0]] || live + weight(line[0]) > limit;
@@ -231,7 +231,7 @@ inline plain_release(c) {
 }
 
 /* It releases old, unless that is N, grants what is free, first to the waiters, and then acquires new, unless that
-   is N. quiet: nobody has waited for a while. */
+   is N. quiet: no call has waited for a while. */
 inline plain_queue(new, old, quiet) {
 	declined = plain == 0 || old < N && state[(old) % N] != held;
 #ifndef SERVER_UNREAD

@@ -4,10 +4,10 @@
  * variant.
  *
  * Three tenants share a name whose limit is LIMIT. The first has three calls, the second two, the third
- * one. A call asks, waits, holds, releases and asks again, for ever; its process may die at any time, and
+ * one. A call acquires, waits, holds, releases and acquires again, forever; its process may die at any time, and
  * the next script removes what has expired. Each script is one step, as on the server.
  *
- * The scripts do not look at all tenants to find who is next. They count what each tenant holds, and keep
+ * The scripts do not read all tenants to find which is next. They count what each tenant holds, and keep
  * a turn for each tenant whose first waiter may be granted what it wants, scored by what it holds per
  * share; only the turns of tenants that a script touches are set anew. That is modelled as turns.lua and
  * accounts.lua do it, and compared with what follows from the holders and waiters themselves. What is
@@ -24,7 +24,7 @@
  *   LIVE        for the liveness claim "served": no call dies, and one that waits does not give up
  *   WATCH=n     which call that is about (5)
  *
- * Negative controls, each of which must fail. UNCOUNTED is without the claim "counted", which some break first.
+ * Negative controls, each of which must fail. UNCOUNTED removes the claim "counted", which some break first.
  *   ARRIVAL        the first waiter of all is next                               S12
  *   TIES_ARRIVAL   of tenants that hold equally little, the first waiter's       S12
  *   TIES_NAME      of tenants that hold equally little, the first by name        served, S12
@@ -38,7 +38,7 @@
  *   LAST_FIRST     of the waiters of a tenant the last is next                   S5
  *   FEW_TURNS      a script reads one turn, however many units there are        conserving
  *   LIMIT_BLOCKS   LIMITS: a tenant at its limit keeps its turn                 conserving
- *   LIMIT_UNREAD   LIMITS: a new call does not look at the limit of its tenant  limit
+ *   LIMIT_UNREAD   LIMITS: a new call does not check the limit of its tenant    limit
  */
 
 #define T 3
@@ -89,7 +89,7 @@ byte  latest = T;    /* the tenant that was granted something last, if it is kno
 
 byte  ahead[C];      /* for S5 only: bit j: j, of the same tenant, waited when this call asked */
 
-/* ---- Scratch of the inlines below, no part of the state. ---- */
+/* ---- Scratch of the inlines below, not part of the state. ---- */
 
 hidden byte i, j, k, t, u, first, who, room, most, others, rank;
 bool blocked, removed, fits, list[T], touched[T];
@@ -231,7 +231,7 @@ inline leave_line(c) {
 	do :: waiters > j -> waiters--; line[waiters] = 0 :: else -> break od
 }
 
-/* A waiter that has been served or has gone is ahead of nobody. */
+/* A waiter that was granted or has ended is ahead of no call. */
 inline settled(c) {
 	ahead[c] = 0; i = 0;
 	do :: i < C -> ahead[i] = ahead[i] & ~(1 << c); i++ :: else -> break od
@@ -494,7 +494,7 @@ end:
 	:: d_step { state[c] == waiting && !expired[c] -> reap(); remove(c); finish() }
 	/* Its process dies, and its deadline passes. */
 	:: d_step { state[c] != out && !expired[c] -> expired[c] = true }
-	/* Somebody else's script, such as a renewal. */
+	/* The script of another call, such as a renewal. */
 	:: d_step { expired[c] -> reap(); finish() }
 #endif
 	od
@@ -519,6 +519,6 @@ init { atomic {
 
 #ifdef LIVE
 #define wants (state[WATCH] == waiting)
-/* Nobody waits for ever. */
+/* No call waits forever. */
 ltl served_at_last { [] (wants -> <> !wants) }
 #endif
