@@ -16,8 +16,8 @@ type account struct {
 // isDefault reports whether it declares what holds for a tenant of which nothing was declared.
 func (a account) isDefault() bool { return a.share <= 1 && a.limit == 0 }
 
-// explain adds to the error of a call for so many units, which declared that limit of the name, which queue or limit it is about. Redis does
-// not say which limit was exceeded.
+// explain adds to the error of a call for so many units, which declared that limit of the name, which queue or limit it is about. Redis
+// does not say which limit was exceeded.
 func (a account) explain(err error, units, limit int64) error {
 	switch {
 	case a.share == 0:

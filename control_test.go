@@ -121,7 +121,8 @@ type afterScripts struct {
 	then func(calls [][]any) (done bool)
 }
 
-// copyOf returns the arguments of a script call, to be sent again. They have the text of the script: another test may have emptied the cache.
+// copyOf returns the arguments of a script call, to be sent again. They have the text of the script:
+// another test may have emptied the cache.
 func copyOf(c redis.Cmder) []any {
 	args := slices.Clone(c.Args())
 	source := fmt.Sprint(args[1])

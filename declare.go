@@ -71,8 +71,8 @@ func (d *declarations) declareTenant(name string, q protocol.LimitSpec, a accoun
 	return d.useLocked(&d.tenants, h, a, asked, since).here.Sub(limit.here)
 }
 
-// useLocked returns when a handle that is used at a time was first used, after it was last used with another account. One that may have been
-// forgotten is as old as forgotten says: a limit as the client; a tenant as what is remembered, because it may have had another share.
+// useLocked returns when a handle that is used at a time was first used, after it was last used with another account. One that may have
+// been forgotten is as old as forgotten says: a limit as the client; a tenant as what is remembered, because it may have had another share.
 func (d *declarations) useLocked(m *memory, h handle, a account, at, forgotten time.Time) firstUse {
 	use, known := m.find(h)
 	switch {

@@ -34,7 +34,8 @@ func TestShareThatChangesAfterItsTenantWasForgottenIsTheNewest(t *testing.T) {
 	assert.Greater(t, d.declareTenant("api", q, account{tenant: "x", share: 2}, time.Now()), before)
 }
 
-// In a rolling deployment the old processes repeat the share that a new one has replaced. It counted as newer once they had used enough other tenants.
+// In a rolling deployment the old processes repeat the share that a new one has replaced.
+// It counted as newer once they had used enough other tenants.
 func TestManyTenantsDoNotMakeAnOldShareANewOne(t *testing.T) {
 	t.Parallel()
 	d := &declarations{began: time.Now()}
@@ -74,8 +75,8 @@ func TestShareThatChangesBackIsTheNewest(t *testing.T) {
 	assert.Greater(t, d.declareTenant("api", q, one, at.Add(3*time.Second)), second)
 }
 
-// A call that waits since before another share or limit was declared asks again when its position is lost, and a permit from before is restored.
-// That brought back what it had declared.
+// A call that waits since before another share or limit was declared asks again when its position is lost, and a permit from before is
+// restored. That brought back what it had declared.
 func TestCallFromBeforeAChangeDoesNotUndoIt(t *testing.T) {
 	t.Parallel()
 	d := &declarations{began: time.Now()}

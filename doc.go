@@ -28,8 +28,8 @@
 // any fencing token lower than one it has seen: see [Permit.Token]. [Permit.Context] says when the loss is reported after a
 // machine was suspended.
 //
-// With a limit above 1 no store can tell from a token alone whether its holder still is one: several are, and of two holders the one with the
-// lower token may be the one that remains. With [CallOptions].Numbered each unit has a number, and of one number there is one
+// With a limit above 1 no store can tell from a token alone whether its holder still is one: several are, and of two holders the one with
+// the lower token may be the one that remains. With [CallOptions].Numbered each unit has a number, and of one number there is one
 // holder at a time. So a store that keeps the highest token of each number refuses late holders whatever the limit is: see
 // [Permit.Numbers], and docs/fencing.md for it in SQL.
 //

@@ -354,7 +354,8 @@ func TestLossWithoutAnAnswerIsReportedWithTheNetworkError(t *testing.T) {
 	assert.Equal(t, []string{"Granted", "Lost"}, d.kinds(p.ID()))
 }
 
-// takeAway deletes an id from Redis without notifying its holder, at once: a renewal in between would find it evicted, or store a deadline again.
+// takeAway deletes an id from Redis without notifying its holder, at once: a renewal in between would find it evicted,
+// or store a deadline again.
 func (w *world) takeAway(id string) {
 	w.t.Helper()
 	_, err := w.rdb.TxPipelined(w.t.Context(), func(pipe redis.Pipeliner) error {

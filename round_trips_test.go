@@ -51,8 +51,8 @@ func (s *scriptCalls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 	}
 }
 
-// seldomDeclined checks that fewer than half of so many pairs of an acquire and a release needed a second round trip: on a busy machine some
-// leases expire, too. A client that does not learn from them needs one for each pair.
+// seldomDeclined checks that fewer than half of so many pairs of an acquire and a release needed a second round trip: on a busy machine
+// some leases expire, too. A client that does not learn from them needs one for each pair.
 func (s *scriptCalls) seldomDeclined(t *testing.T, pairs int) {
 	t.Helper()
 	s.mu.Lock()

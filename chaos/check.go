@@ -107,7 +107,8 @@ func unfairGrants(e *evidence) []string {
 	return all
 }
 
-// sharedNumbers returns the permits that had the number of another one, on the server or by their contexts, and those whose numbers cannot be.
+// sharedNumbers returns the permits that had the number of another one, on the server or by their contexts,
+// and those whose numbers cannot be.
 func sharedNumbers(e *evidence) []string {
 	return append(slices.Clone(e.monitor.sameNumber), e.each(func(grants []history.Grant, limit int64) []history.Violation {
 		return append(history.NumbersRepeat(grants), history.WrongNumbers(grants, limit)...)

@@ -13,8 +13,8 @@ import (
 	"github.com/fairsem/fairsem/internal/history"
 )
 
-// store has five counters. One process at a time increments a counter, by reading it and writing it back. The semaphore solo, whose limit is
-// 1, guards the first. The others belong to the numbers of slots, whose limit is 4.
+// store has five counters. One process at a time increments a counter, by reading it and writing it back. The semaphore solo, whose limit
+// is 1, guards the first. The others belong to the numbers of slots, whose limit is 4.
 type store struct {
 	listener net.Listener
 	writing  [2]chan string // the processes that are about to write the counter of solo, or one of slots, for a strike that needs to know

@@ -33,7 +33,8 @@ func (w *worker) tenantActions() []action {
 	return all
 }
 
-// useShared acquires the semaphore that tenants share, on the account of one of them. Unless calls are to be usual, half of them ask for numbers.
+// useShared acquires the semaphore that tenants share, on the account of one of them. Unless calls are to be usual,
+// half of them ask for numbers.
 func (w *worker) useShared(ctx context.Context, random *rand.Rand, l load) error {
 	c := &call{Name: sharedName, Try: random.IntN(16) == 0, Grant: history.Grant{
 		Weight: 1, Tenant: l.options.Tenant, Share: l.options.Share, TenantLimit: l.options.TenantLimit,

@@ -41,8 +41,8 @@
 //
 // asynq archives a task that has no retries left for any error. Such a task, which is every task with MaxRetry(0), is not rescheduled: it
 // waits in its worker, in the queue of the limit, until it has its permit. No MaxWait ends that, also not that of CallOptions; while
-// CallOptions.MaxQueue keeps it out of the queue, it tries again after the delays above. Its deadline or its timeout ends the wait, and asynq
-// archives it then. If its server is shut down meanwhile, asynq pushes it back to its queue.
+// CallOptions.MaxQueue keeps it out of the queue, it tries again after the delays above. Its deadline or its timeout ends the wait, and
+// asynq archives it then. If its server is shut down meanwhile, asynq pushes it back to its queue.
 //
 // # How to choose MaxWait and the number of workers
 //

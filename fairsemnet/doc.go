@@ -44,7 +44,8 @@
 //
 // The pools of database/sql and of go-redis have a call wait for its own dial, although another connection of the pool has
 // become idle meanwhile; the pool of net/http uses that one. So the maximum of a pool (SetMaxOpenConns, PoolSize) should not be above the
-// limit, and a dial needs a deadline. With ShareDB, only the first calls of a process wait so. go-redis ends a dial after its DialTimeout, 5 s, and tries it five times.
+// limit, and a dial needs a deadline. With ShareDB, only the first calls of a process wait so. go-redis ends a dial after its DialTimeout,
+// 5 s, and tries it five times.
 //
 // Where calls are to be limited rather than connections, see package fairsemhttp and [fairsem.Semaphore.Do].
 //

@@ -42,8 +42,8 @@
 //
 // MaxConns bounds what one process can have; it may be as large as the limit. MinConns is kept whoever waits, so the sum over all
 // processes has to be less than the limit. MinIdleConns are opened if no call waits for what is free, and closed when one does.
-// MaxConnLifetime, MaxConnIdleTime, Reset and Close do what they always do. All hooks and tracers of the config stay, if they were set before
-// [Configure]. A config is for one pool.
+// MaxConnLifetime, MaxConnIdleTime, Reset and Close do what they always do. All hooks and tracers of the config stay, if they were set
+// before [Configure]. A config is for one pool.
 //
 // The CallOptions of the semaphore are those of each request for a permit. MaxWait and MaxQueue end the wait of calls only while their pool
 // has no connection. A pool that has one requests again, and a call waits until its context ends, or a connection is released.

@@ -28,7 +28,8 @@ type Options struct {
 	TraceID func(ctx context.Context) string
 }
 
-// Observer makes metrics of the events of one or more Clients. It is a [prometheus.Collector]. Its methods may be called from any goroutine.
+// Observer makes metrics of the events of one or more Clients. It is a [prometheus.Collector].
+// Its methods may be called from any goroutine.
 type Observer struct {
 	names   *labels.Names[*series]
 	traceID func(context.Context) string

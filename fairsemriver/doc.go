@@ -24,8 +24,8 @@
 //
 // # What is rescheduled
 //
-// A job waits in the queue of its limit for at most [Options.MaxWait]. If it has no permit by then, it is rescheduled, as river.JobSnooze does
-// it: its worker is not called, and River works on it later. It is not a failure: neither the attempts nor the errors of the job
+// A job waits in the queue of its limit for at most [Options.MaxWait]. If it has no permit by then, it is rescheduled, as river.JobSnooze
+// does it: its worker is not called, and River works on it later. It is not a failure: neither the attempts nor the errors of the job
 // count it, and Config.ErrorHandler is not called. [Options.OnReschedule] is. The job is tried again after
 //
 //	the units are in use       the time that the queue of the limit takes at its pace, 1 s to 1 min, see [fairsem.Status.ExpectedWait]; of a tenant 1 s
@@ -36,10 +36,10 @@
 // and up to a quarter more, so that not all come back at once. A weight that exceeds the limit, and a mistake of the program such as
 // an error of LimitOf, fail the job: that is one of its attempts.
 //
-// A job that is cancelled leaves the queue of the limit at once, and so does every job of a client that is stopped with StopAndCancel, which
-// makes it available again; its attempt does not count. Stop waits for jobs that have begun, and for River these have: they wait on for up
-// to MaxWait, and are then worked on or rescheduled. So Stop takes up to MaxWait longer. Where that is too long, set SoftStopTimeout,
-// after which River does what StopAndCancel does.
+// A job that is cancelled leaves the queue of the limit at once, and so does every job of a client that is stopped with StopAndCancel,
+// which makes it available again; its attempt does not count. Stop waits for jobs that have begun, and for River these have: they wait on
+// for up to MaxWait, and are then worked on or rescheduled. So Stop takes up to MaxWait longer. Where that is too long, set
+// SoftStopTimeout, after which River does what StopAndCancel does.
 //
 // # How to choose MaxWait and the number of workers
 //

@@ -19,8 +19,8 @@ type excess struct {
 
 // partOf returns the part of the process me.
 //
-// Not all that is beyond a part can be closed: MinConns are kept, a transaction goes on for an hour, a permit was acquired without a pool. If
-// such units counted as available, processes that could make room would not, and one that has nothing would get nothing. So
+// Not all that is beyond a part can be closed: MinConns are kept, a transaction goes on for an hour, a permit was acquired without a pool.
+// If such units counted as available, processes that could make room would not, and one that has nothing would get nothing. So
 // what a process has held beyond its part for two pauses, without a release, is off the limit, and the others share the rest.
 // Processes that can close have begun to do so within one pause: each checks that often while others wait. It is not for ever: with its
 // first release a process counts as one that makes room.

@@ -139,10 +139,10 @@ func Contested(grants []Grant) (n int) {
 	return n
 }
 
-// OutOfTurn returns a violation for every grant to a tenant that held at least as much per share as another tenant, and was granted something later
-// than that one, while a call of the other one stood in the queue and its limit had room for any of its calls. A tenant that was
-// never granted anything counts from when that call joined the queue at the latest. Later is the grant, Earlier is that call. Only what is certain counts, as in
-// [Unfair]. Leave out times at which the server may have forgotten who was granted something when.
+// OutOfTurn returns a violation for every grant to a tenant that held at least as much per share as another tenant, and was granted
+// something later than that one, while a call of the other one stood in the queue and its limit had room for any of its calls. A tenant
+// that was never granted anything counts from when that call joined the queue at the latest. Later is the grant, Earlier is that call. Only
+// what is certain counts, as in [Unfair]. Leave out times at which the server may have forgotten who was granted something when.
 func OutOfTurn(grants []Grant) []Violation {
 	var found []Violation
 	eachGrant(grants, func(g *wait, all []*tenant) {

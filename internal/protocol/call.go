@@ -150,8 +150,8 @@ func Caller(command []string) string {
 	return command[firstArgument]
 }
 
-// firstArgument is the index of the first argument of a script that gets all keys: behind EVALSHA and the hash, or EVAL and the text, the number
-// of keys, and the keys.
+// firstArgument is the index of the first argument of a script that gets all keys: behind EVALSHA and the hash, or EVAL and the text, the
+// number of keys, and the keys.
 const firstArgument = 3 + len(Kinds)
 
 // Command returns the call as a command for a pipeline. With withText it sends the script itself, for a server that has

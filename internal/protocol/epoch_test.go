@@ -219,8 +219,8 @@ func TestNewNameOnAYoungServerQueuesCallsUntilTheGracePeriodEnds(t *testing.T) {
 	assert.Equal(t, int64(2), r.Grants[0].Seq)
 }
 
-// INFO has the age of a server in whole seconds, and a node of a cluster that was restarted takes part two seconds later. If the grace period
-// began earlier, there would be none where it is as short: the holders could not restore what the server has lost.
+// INFO has the age of a server in whole seconds, and a node of a cluster that was restarted takes part two seconds later. If the grace
+// period began earlier, there would be none where it is as short: the holders could not restore what the server has lost.
 func TestGracePeriodOfANewNameBeginsNoEarlierThanItsServerTakesPart(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

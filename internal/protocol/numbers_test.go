@@ -617,8 +617,8 @@ func TestNoNumberIsGivenWhileHoldersHaveLostTheirs(t *testing.T) {
 	})
 }
 
-// A replica took over whose clock is behind, so that tokens are ahead of it, and the epoch is not. It lacks that you:1# was released, and its
-// number granted to me:2#.
+// A replica took over whose clock is behind, so that tokens are ahead of it, and the epoch is not. It lacks that you:1# was released, and
+// its number granted to me:2#.
 func TestNumbersAreRestoredWhereTokensAreAheadOfTheClock(t *testing.T) {
 	t.Parallel()
 	for _, ahead := range []time.Duration{-10 * time.Second, time.Second / 2, 10 * time.Second} {

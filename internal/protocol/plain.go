@@ -75,7 +75,8 @@ func PlainTenants[E Entry](s CallPrefix, k Known, p AcquireParams, declared []Te
 	return c
 }
 
-// PlainTenantsAcquire is PlainAcquire on a name that tenants share, where nobody waits, for entries of one tenant. It may declare that tenant.
+// PlainTenantsAcquire is PlainAcquire on a name that tenants share, where nobody waits, for entries of one tenant.
+// It may declare that tenant.
 func PlainTenantsAcquire[E Entry](s CallPrefix, k Known, ttl time.Duration, declared []TenantSpec, entries, released []E) Call {
 	c := s.plainCall(PlainTenantsAcquireScript, 5+4*len(declared)+len(entries)+len(released))
 	c.Args = append(c.Args, k.Epoch, k.Since, ttl.Milliseconds(), len(entries), len(declared))

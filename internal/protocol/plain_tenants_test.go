@@ -111,8 +111,8 @@ func TestPlainCallOfATenantIsDeclinedOnceTheTurnsAreGone(t *testing.T) {
 	})
 }
 
-// A limit was raised, and more tenants have their turn than a call grants to. A call that granted to as many as it had read left units over, and
-// granted these to its own request, before all the others.
+// A limit was raised, and more tenants have their turn than a call grants to. A call that granted to as many as it had read left units
+// over, and granted these to its own request, before all the others.
 func TestPlainCallOfATenantLeavesNoTurnOut(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testclient.Settled(t))
@@ -608,7 +608,8 @@ func TestPlainCallOfATenantBesideAKeyOfTheWrongTypeChangesNothing(t *testing.T) 
 	}
 }
 
-// V8: where many tenants held and were granted equally little, a call that granted something to each took three times as long as the full script.
+// V8: where many tenants held and were granted equally little,
+// a call that granted something to each took three times as long as the full script.
 func TestPlainCallThatGrantsToManyTenantsThatTieTakesNoLongerThanTheFullOne(t *testing.T) {
 	t.Parallel()
 	rdb := redis.NewClient(&redis.Options{Addr: testclient.Settled(t).Options().Addr, Protocol: 2})

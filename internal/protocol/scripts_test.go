@@ -2247,7 +2247,8 @@ func TestNoScriptIsSentAgainByGoRedis(t *testing.T) {
 	}
 }
 
-// Another program has deleted deadlines. Entries without one were lost for their clients, and stayed stored for as long as the name was used.
+// Another program has deleted deadlines. Entries without one were lost for their clients,
+// and stayed stored for as long as the name was used.
 func TestEntriesWithoutADeadlineAreRenewedOrExpire(t *testing.T) {
 	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for name, spec := range map[string]LimitSpec{"of a semaphore": {Limit: 1}, "of a rate": {Limit: 1, Window: time.Minute}} {

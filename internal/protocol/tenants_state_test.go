@@ -198,8 +198,8 @@ func TestTurnsAreMadeAnewWhenTheKeysAreRenewedIfThatOfTheFirstWaiterIsGone(t *te
 	l.checkTenants(l.snapshot())
 }
 
-// With this many waiters turns are not made anew when the permits are counted again, and the turn of a tenant whose permit left in that very
-// call stayed where the permit had put it: behind tenants that hold more.
+// With this many waiters turns are not made anew when the permits are counted again, and the turn of a tenant whose permit left in that
+// very call stayed where the permit had put it: behind tenants that hold more.
 func TestTenantWhosePermitLeavesInTheCallThatCountsAgainIsNext(t *testing.T) {
 	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for name, expired := range map[string]bool{"released": false, "expired": true} {
@@ -771,7 +771,8 @@ func TestPermitThatWasCountedLastIsTakenAwayWhenItIsReleased(t *testing.T) {
 	l.checkTenants(l.snapshot())
 }
 
-// While permits were counted again, tenants whose permits were not counted yet were taken for some that have nothing, and their limits forgotten.
+// While permits were counted again, tenants whose permits were not counted yet were taken for some that have nothing,
+// and their limits forgotten.
 func TestLimitsOfHoldersAreRememberedWhilePermitsAreCounted(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testclient.Settled(t))

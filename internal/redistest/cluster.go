@@ -165,8 +165,8 @@ func (c *Cluster) ready() error {
 	})
 }
 
-// knowsNodes returns errForeignNode if the server knows more nodes than the cluster has. Those with which it exchanges names do not count: two
-// nodes that meet each other know each other twice for a moment.
+// knowsNodes returns errForeignNode if the server knows more nodes than the cluster has. Those with which it exchanges names do not count:
+// two nodes that meet each other know each other twice for a moment.
 func (s *Server) knowsNodes() error {
 	nodes, err := s.do("CLUSTER", "NODES").Text()
 	if err != nil {
