@@ -19,12 +19,13 @@ import (
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemnet"
 	"github.com/fairsem/fairsem/fairsempgx"
+	"github.com/fairsem/fairsem/internal/pgtest"
 	"github.com/fairsem/fairsem/internal/worldtest"
 )
 
 // servers returns a Client on a Redis of its own, the URL of a database, and a function that ends the Client.
 func servers() (*fairsem.Client, string, func()) {
-	database, err := startShared()
+	database, err := pgtest.Shared()
 	if err != nil {
 		panic(err)
 	}

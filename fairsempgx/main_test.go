@@ -3,9 +3,7 @@ package fairsempgx_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,32 +22,13 @@ import (
 
 func TestMain(m *testing.M) {
 	worldtest.Main[order](func() int {
-		code := redistest.Main(m)
-		if postgres.server != nil {
-			if err := postgres.server.Stop(); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				code = max(code, 1)
-			}
-		}
-		return code
+		return pgtest.Main(func() int { return redistest.Main(m) })
 	})
-}
-
-// postgres is the server that most tests share.
-var postgres struct {
-	once   sync.Once
-	server *pgtest.Server
-	err    error
-}
-
-func startShared() (*pgtest.Server, error) {
-	postgres.once.Do(func() { postgres.server, postgres.err = pgtest.Start(100) })
-	return postgres.server, postgres.err
 }
 
 func shared(t testing.TB) *pgtest.Server {
 	t.Helper()
-	server, err := startShared()
+	server, err := pgtest.Shared()
 	require.NoError(t, err)
 	return server
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairsem/fairsem/internal/pgtest"
 	"github.com/fairsem/fairsem/internal/worldtest"
 )
 
@@ -24,8 +25,10 @@ type fleet struct {
 // fleet returns one whose processes have so many workers for each queue.
 func (w *world) fleet(workers map[string]int) *fleet {
 	w.Helper()
+	server, err := pgtest.Shared()
+	require.NoError(w, err)
 	f := &fleet{world: w, order: order{
-		Redis: w.Redis, Store: w.store, Name: w.LimitName, Database: postgres.server.URL("postgres"), Schema: w.schema,
+		Redis: w.Redis, Store: w.store, Name: w.LimitName, Database: server.URL("postgres"), Schema: w.schema,
 		Limit: 4, Each: 15 * time.Millisecond, MaxWait: time.Minute, TTL: 10 * time.Second, Workers: workers,
 	}}
 	f.Fleet = worldtest.NewFleet(w.T, w.store, w.LimitName, w.Client().Inspect(w.LimitName))

@@ -2,10 +2,7 @@ package fairsemriver_test
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"os"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,32 +25,13 @@ import (
 
 func TestMain(m *testing.M) {
 	worldtest.Main[order](func() int {
-		code := redistest.Main(m)
-		if postgres.server != nil {
-			if err := postgres.server.Stop(); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				code = max(code, 1)
-			}
-		}
-		return code
+		return pgtest.Main(func() int { return redistest.Main(m) })
 	})
-}
-
-// postgres is the server that all tests share.
-var postgres struct {
-	once   sync.Once
-	server *pgtest.Server
-	err    error
-}
-
-func startShared() (*pgtest.Server, error) {
-	postgres.once.Do(func() { postgres.server, postgres.err = pgtest.Start(100) })
-	return postgres.server, postgres.err
 }
 
 // open returns a pool of connections in which River has a schema of its own.
 func open(ctx context.Context) (pool *pgxpool.Pool, schema string, err error) {
-	server, err := startShared()
+	server, err := pgtest.Shared()
 	if err != nil {
 		return nil, "", err
 	}
