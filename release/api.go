@@ -173,24 +173,3 @@ func fieldLines(name *types.TypeName, of *types.Struct, q types.Qualifier) (line
 	}
 	return lines
 }
-
-// apiChange says what is not as in a file of apiDir, "" if nothing is.
-func apiChange(file string, recorded, now []string) string {
-	gone, added := missing(recorded, now), missing(now, recorded)
-	if len(gone)+len(added) == 0 {
-		return ""
-	}
-	said := fmt.Sprintf("the exported API is not as recorded in %s/%s\n", apiDir, file)
-	if len(gone) > 0 {
-		said += "gone or changed, which breaks callers unless only the name of a parameter changed:\n\t- " + strings.Join(gone, "\n\t- ") + "\n"
-	}
-	if len(added) > 0 {
-		said += "new:\n\t+ " + strings.Join(added, "\n\t+ ") + "\n"
-	}
-	return said + "If that is meant, run make api, commit the file and write the change into " + changelog + "."
-}
-
-// missing returns the lines of one list that another lacks.
-func missing(of, in []string) []string {
-	return slices.DeleteFunc(slices.Clone(of), func(line string) bool { return line == "" || slices.Contains(in, line) })
-}
