@@ -25,6 +25,7 @@ import (
 	"github.com/fairsem/fairsem/internal/pipeline"
 	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // wire is a go-redis hook that replaces the network: the test receives pipelines and replies to them.
@@ -601,7 +602,7 @@ func TestMissingReplyIsNoRefusalWhateverRedisRepliedBefore(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		wrong := asks(c, "wrong", 1, CallOptions{})[0]
 		f := w.carries("acquire wrong: 1")
-		f.cmds[0].SetErr(said("WRONGTYPE Operation against a key holding the wrong kind of value"))
+		f.cmds[0].SetErr(testclient.Reply("WRONGTYPE Operation against a key holding the wrong kind of value"))
 		f.end <- f.cmds[0].Err()
 		<-wrong.done
 		a := asks(c, "a", 1, CallOptions{})[0]
@@ -646,12 +647,6 @@ func TestWrittenOffBatchesDoNotRaiseTheNumberInFlight(t *testing.T) {
 	})
 }
 
-// said is an error reply of Redis.
-type said string
-
-func (s said) Error() string { return string(s) }
-func (said) RedisError()     {}
-
 func TestMissingScriptIsSentAndNothingElseIsSentAgain(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})
@@ -663,7 +658,7 @@ func TestMissingScriptIsSentAndNothingElseIsSentAgain(t *testing.T) {
 
 		f := w.carries("acquire c: 3 4", "acquire d: 5", "acquire e: 6")
 		f.grant(0, 20, 2)
-		f.cmds[1].SetErr(said("NOSCRIPT No matching script. Please use EVAL."))
+		f.cmds[1].SetErr(testclient.Reply("NOSCRIPT No matching script. Please use EVAL."))
 		f.grant(2, 40, 1)
 		f.end <- f.cmds[1].Err()
 		again := w.carries("acquire d: 5")
@@ -688,7 +683,7 @@ func TestMissingScriptOfASingleCallIsSentToo(t *testing.T) {
 			answers <- r
 		}()
 		f := w.carries("status a:")
-		f.cmds[0].SetErr(said("NOSCRIPT"))
+		f.cmds[0].SetErr(testclient.Reply("NOSCRIPT"))
 		f.end <- f.cmds[0].Err()
 		again := w.carries("status a:")
 		again.cmds[0].(protocol.Numbers).SetVal([]int64{42})
@@ -748,9 +743,9 @@ func TestErrorsOfTheNetworkAreTransientAndSayNothingAboutTheOutcome(t *testing.T
 		io.EOF, io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, net.ErrClosed, context.DeadlineExceeded, failure.ErrNoAnswer, protocol.ErrReply,
 		&net.OpError{Op: "dial", Err: errors.New("connection refused")}, redis.ErrPoolTimeout, errors.Join(failure.ErrNoAnswer, io.EOF),
 		fmt.Errorf("%w; before that: %w", failure.ErrNoAnswer, io.EOF),
-		fmt.Errorf("%w; before that: %w", failure.ErrNoAnswer, said("WRONGTYPE Operation against a key holding the wrong kind of value")),
-		fmt.Errorf("%w; before that: %w", failure.ErrNoAnswer, said("NOPERM User x has no permissions to run the 'evalsha' command")),
-		fmt.Errorf("%w; before that: %w", failure.ErrNoAnswer, said("LOADING Redis is loading the dataset in memory")),
+		fmt.Errorf("%w; before that: %w", failure.ErrNoAnswer, testclient.Reply("WRONGTYPE Operation against a key holding the wrong kind of value")),
+		fmt.Errorf("%w; before that: %w", failure.ErrNoAnswer, testclient.Reply("NOPERM User x has no permissions to run the 'evalsha' command")),
+		fmt.Errorf("%w; before that: %w", failure.ErrNoAnswer, testclient.Reply("LOADING Redis is loading the dataset in memory")),
 	} {
 		assert.True(t, failure.Transient(err), "%v", err)
 		assert.False(t, failure.Refused(err), "%v", err)

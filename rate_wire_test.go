@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem/internal/protocol"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // How a client handles replies about a rate limit.
@@ -52,7 +53,7 @@ func TestCallOfTheOtherKindDoesNotAffectTheTicketsOfAName(t *testing.T) {
 		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(protocol.Held), 10)
 		mistake := asksRate(c, "a", 1, time.Minute)[0]
 		f := w.carries("acquire a: 2")
-		f.cmds[0].SetErr(said("FAIRSEMKIND the name is that of a semaphore"))
+		f.cmds[0].SetErr(testclient.Reply("FAIRSEMKIND the name is that of a semaphore"))
 		f.end <- f.cmds[0].Err()
 		require.ErrorContains(t, mistake.await(background, time.Time{}), "FAIRSEMKIND")
 		time.Sleep(time.Second + time.Millisecond)

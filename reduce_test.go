@@ -17,6 +17,7 @@ import (
 	"github.com/fairsem/fairsem/internal/clock"
 	"github.com/fairsem/fairsem/internal/goroutines"
 	"github.com/fairsem/fairsem/internal/protocol"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // What a client sends when a permit is released in parts.
@@ -141,7 +142,7 @@ func TestRefusedReduceEndsNoPermit(t *testing.T) {
 		a := holds(c, w, 5)
 		a.state.reduce(a, 2)
 		f := w.carries("reduce a: 1")
-		f.cmds[0].SetErr(said("NOPERM this user has no permissions"))
+		f.cmds[0].SetErr(testclient.Reply("NOPERM this user has no permissions"))
 		f.end <- f.cmds[0].Err()
 		time.Sleep(lastRetry)
 		assert.NoError(t, a.permit().Context().Err())

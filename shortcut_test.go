@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/fairsem/fairsem/internal/protocol"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // grantsPlain grants the one id of a full call, and says that the name is plain.
@@ -70,7 +71,7 @@ func TestPlainCallThatIsDeclinedIsSentInFull(t *testing.T) {
 	onWire(t, time.Minute, func(t *testing.T, c *Client, w *wire) {
 		learnsPlain(c, w)
 		b := asks(c, "a", 1, CallOptions{})[0]
-		unknown := said("NOSCRIPT No matching script.")
+		unknown := testclient.Reply("NOSCRIPT No matching script.")
 		for _, step := range []struct {
 			verb, sent string
 			err        error
@@ -291,7 +292,7 @@ func TestAfterAnErrorOfAPlainScriptCallsAreFull(t *testing.T) {
 		asks(c, "a", 1, CallOptions{})
 		f := w.carries("plain_acquire a: 2")
 		assert.Equal(t, protocol.PlainWithoutQueue, a.state.shortcut.kind())
-		f.cmds[0].SetErr(said("ERR user_script:1: broken"))
+		f.cmds[0].SetErr(testclient.Reply("ERR user_script:1: broken"))
 		f.end <- f.cmds[0].Err()
 		synctest.Wait()
 		assert.Equal(t, protocol.NotPlain, a.state.shortcut.kind())

@@ -120,7 +120,7 @@ func TestVerifyingGoesOnAfterACallThatFailedForGood(t *testing.T) {
 		w.carries("acquire a: 1").grantAll(10)
 		b := asks(c, "a", 1, CallOptions{})[0]
 		f := w.carries("acquire a: 2")
-		f.cmds[0].SetErr(said("FAIRSEMKIND the name is that of a semaphore"))
+		f.cmds[0].SetErr(testclient.Reply("FAIRSEMKIND the name is that of a semaphore"))
 		f.end <- f.cmds[0].Err()
 		<-b.done
 		time.Sleep(time.Minute)
@@ -157,7 +157,7 @@ func TestPermitWhoseRestoreIsRefusedEndsWithItsLease(t *testing.T) {
 		f := w.carries("restore a: 1")
 		for range 12 * time.Second / lastRetry { // the holder does not check its context, which would detect the loss
 			if f != nil {
-				f.cmds[0].SetErr(said("NOPERM this user has no permissions"))
+				f.cmds[0].SetErr(testclient.Reply("NOPERM this user has no permissions"))
 				f.end <- f.cmds[0].Err()
 			}
 			time.Sleep(lastRetry)
@@ -234,7 +234,7 @@ func TestSmallestGracePeriodCausesNoBusyLoop(t *testing.T) {
 // A script that hangs also makes Redis refuse subscriptions, and the server may be killed next. So that error must not count as lasting.
 func TestOnlyAMissingRightIsForbidden(t *testing.T) {
 	t.Parallel()
-	for err, lasting := range map[error]bool{said("BUSY Redis is busy running a script"): false, said("LOADING Redis is loading the dataset in memory"): false, io.EOF: false, said("NOPERM"): true} {
+	for err, lasting := range map[error]bool{testclient.Reply("BUSY Redis is busy running a script"): false, testclient.Reply("LOADING Redis is loading the dataset in memory"): false, io.EOF: false, testclient.Reply("NOPERM"): true} {
 		assert.Equal(t, lasting, failure.Forbidden(err), "%v", err)
 	}
 }
@@ -329,7 +329,7 @@ func TestReleaseOfALostPermitReportsTheLossHoweverItIsDetected(t *testing.T) {
 func TestReleaseIsRetriedAloneWhenTheAcquireThatCarriedItIsRefused(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		held, asked, f := w.exchanges(c)
-		f.cmds[0].SetErr(said("WRONGTYPE of the counter"))
+		f.cmds[0].SetErr(testclient.Reply("WRONGTYPE of the counter"))
 		f.end <- f.cmds[0].Err()
 		<-asked.done
 		assert.ErrorContains(t, asked.err, "WRONGTYPE")

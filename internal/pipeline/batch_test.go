@@ -36,12 +36,6 @@ func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 
 var background = context.Background()
 
-// said is an error that Redis answered with.
-type said string
-
-func (s said) Error() string { return string(s) }
-func (said) RedisError()     {}
-
 // network is a go-redis hook that answers pipelines.
 type network func(cmds []redis.Cmder) error
 
@@ -333,11 +327,11 @@ func TestCommandsThatWereNotReachedHaveNoAnswer(t *testing.T) {
 	}
 	l := newTestPipeline(t, func(cmds []redis.Cmder) error {
 		cmds[0].(protocol.Numbers).SetVal([]int64{42})
-		cmds[1].SetErr(said("ERR no"))
+		cmds[1].SetErr(testclient.Reply("ERR no"))
 		return io.EOF
 	})
 	responses := l.run(l.Client.Pipeline(), commands)
-	assert.Equal(t, []Response{{Numbers: []int64{42}}, {Err: said("ERR no")}}, responses[:2])
+	assert.Equal(t, []Response{{Numbers: []int64{42}}, {Err: testclient.Reply("ERR no")}}, responses[:2])
 	for _, r := range responses[2:] {
 		assert.ErrorIs(t, r.Err, failure.ErrNoAnswer)
 		assert.ErrorIs(t, r.Err, io.EOF)

@@ -55,6 +55,14 @@ func (Hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPip
 	return next
 }
 
+// Reply is an error with which Redis answers.
+type Reply string
+
+func (r Reply) Error() string { return string(r) }
+
+// RedisError makes it one of go-redis.
+func (Reply) RedisError() {}
+
 func closedAtEnd(t testing.TB, rdb *redis.Client) *redis.Client {
 	t.Cleanup(func() {
 		if err := rdb.Close(); err != nil {
