@@ -103,25 +103,12 @@ func (s *sharedDB) opened(p *fairsem.Permit) {
 	})
 	if !s.watching {
 		s.watching = true
-		go s.watch() // ends when there is no connection
+		go fair.Watch(s.sensor, s.check) // ends when there is no connection
 	}
 }
 
-// watch checks what is the part of this process whenever a call waits. When all permits have brought their messages, or while the DB may
-// not open what it likes, it asks Redis as often as the permits are renewed.
-func (s *sharedDB) watch() {
-	for {
-		sensor, due := s.sensor()
-		if sensor.Ended() {
-			return
-		}
-		if sensor.Await(due) {
-			s.check()
-		}
-	}
-}
-
-// sensor returns what may say that a call waits, and when to check without that; zero: no sooner.
+// sensor returns what may say that a call waits, and when to check without that; zero: no sooner. When all permits have brought their
+// messages, or while the DB may not open what it likes, checks are due as often as the permits are renewed.
 func (s *sharedDB) sensor() (sensor fair.Sensor, due time.Time) {
 	s.mu.Lock()
 	sensor = fair.SensorOf(maps.Keys(s.permits)) // of those that have ended, some may not be deleted yet
@@ -140,14 +127,12 @@ func (s *sharedDB) sensor() (sensor fair.Sensor, due time.Time) {
 	return sensor, due
 }
 
-const checkWait = 2 * time.Second
-
 // check asks Redis who holds and who waits, and decides how many connections the DB may have.
 func (s *sharedDB) check() {
 	s.checking.Lock()
 	defer s.checking.Unlock()
 	defer func() { s.due = time.Now().Add(cmp.Or(s.pause, fair.FirstPause)) }()
-	ctx, cancel := context.WithTimeout(context.Background(), checkWait)
+	ctx, cancel := context.WithTimeout(context.Background(), fair.CheckWait)
 	defer cancel()
 	id, _ := s.holds()
 	now, err := fair.Take(ctx, s.name, held.TenantOf(id))

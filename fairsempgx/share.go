@@ -32,31 +32,16 @@ func (s *share) most() int {
 	return s.part
 }
 
-const checkWait = 2 * time.Second
-
 // watchLocked has the pool watch for waiters while it has permits.
 func (p *pool) watchLocked() {
 	if !p.share.watching {
 		p.share.watching = true
-		go p.watch() // ends when the last permit has ended
+		go fair.Watch(p.sensor, p.check) // ends when the last permit has ended
 	}
 }
 
-// watch checks what is this pool's part whenever a call waits. A pool whose permits have all brought their messages asks Redis as often
-// as it renews them.
-func (p *pool) watch() {
-	for {
-		sensor, due := p.sensor()
-		if sensor.Ended() {
-			return
-		}
-		if sensor.Await(due) {
-			p.check()
-		}
-	}
-}
-
-// sensor returns what may say that a call waits, and when to check without that; zero: no sooner.
+// sensor returns what may say that a call waits, and when to check without that; zero: no sooner. When all permits of a pool have brought
+// their messages, checks are due as often as it renews them.
 func (p *pool) sensor() (sensor fair.Sensor, due time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,7 +73,7 @@ func (s *share) plan() {
 
 // check asks Redis who holds and who waits, and closes what is beyond this pool's part.
 func (p *pool) check() {
-	ctx, cancel := context.WithTimeout(context.Background(), checkWait)
+	ctx, cancel := context.WithTimeout(context.Background(), fair.CheckWait)
 	defer cancel()
 	id := p.permitID()
 	me := held.ClientOf(id)
@@ -193,7 +178,7 @@ func (p *pool) shedIdle() bool {
 	p.inFlight++ // calls wait rather than find it gone
 	p.share.toShed--
 	p.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), checkWait)
+	ctx, cancel := context.WithTimeout(context.Background(), fair.CheckWait)
 	defer cancel()
 	conn, err := p.pgx.Acquire(inside{ctx})
 	p.mu.Lock()

@@ -34,9 +34,26 @@ func SensorOf(permits iter.Seq[*fairsem.Permit]) (s Sensor) {
 // Ended reports whether no permit was held.
 func (s Sensor) Ended() bool { return s.permit == nil }
 
-// Await waits until it is time for a check: until a fresh sensor says that a call waits, or until a check is due, unless that is the
+// CheckWait is how long a check may wait for Redis.
+const CheckWait = 2 * time.Second
+
+// Watch calls check whenever it is time for one, and returns when sensor returns one that has ended. sensor also returns when a check is due
+// without a message; the zero Time: no sooner.
+func Watch(sensor func() (s Sensor, due time.Time), check func()) {
+	for {
+		s, due := sensor()
+		if s.Ended() {
+			return
+		}
+		if s.await(due) {
+			check()
+		}
+	}
+}
+
+// await waits until it is time for a check: until a fresh sensor says that a call waits, or until a check is due, unless that is the
 // zero Time. If the permit ends before, it returns false, unless the check is due.
-func (s Sensor) Await(due time.Time) bool {
+func (s Sensor) await(due time.Time) bool {
 	var wanted, ended <-chan struct{}
 	if s.permit != nil {
 		ended = s.permit.Context().Done()

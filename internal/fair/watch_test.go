@@ -24,10 +24,10 @@ func TestEndOfAPermitPutsOffNoCheckThatIsDue(t *testing.T) {
 		require.True(t, sensor.Fresh)
 		require.NoError(t, p.Release(t.Context()))
 		for range 100 { // which of two that are ready is seen is random
-			assert.True(t, sensor.Await(time.Now()))
+			assert.True(t, sensor.await(time.Now()))
 		}
-		assert.False(t, sensor.Await(time.Now().Add(time.Hour)))
-		assert.False(t, sensor.Await(time.Time{}))
+		assert.False(t, sensor.await(time.Now().Add(time.Hour)))
+		assert.False(t, sensor.await(time.Time{}))
 		assert.True(t, SensorOf(slices.Values([]*fairsem.Permit{p})).Ended())
 	})
 }
