@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/fairsem/fairsem/internal/redistest"
@@ -17,8 +16,8 @@ const closedAddr = "127.0.0.1:1"
 // that takes time, so a process can reach the replica as soon as it is promoted.
 func (d *deployment) startPair() error {
 	err := await(func() (err error) {
-		if d.nodes, err = startTwo(); err == nil && !sameLastSave(d.nodes) {
-			err = errors.Join(errors.New("not in the same second"), stopAll(d.nodes))
+		if d.nodes, err = redistest.StartAll(2, userArgs...); err == nil && !sameLastSave(d.nodes) {
+			err = errors.Join(errors.New("not in the same second"), redistest.StopAll(d.nodes))
 			d.nodes = nil
 		}
 		return err
@@ -31,29 +30,6 @@ func (d *deployment) startPair() error {
 	}
 	d.monitor = noRetryClient(d.proxies[0].Addr())
 	return await(func() error { return errors.Join(follows(d.nodes[1], d.nodes[0]), acknowledged(d.nodes[0])) })
-}
-
-func startTwo() ([]*redistest.Server, error) {
-	servers, errs := make([]*redistest.Server, 2), make([]error, 2)
-	var all sync.WaitGroup
-	for i := range servers {
-		all.Go(func() { servers[i], errs[i] = redistest.Start(userArgs...) }) // ends when the server answers
-	}
-	all.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return nil, errors.Join(err, stopAll(servers))
-	}
-	return servers, nil
-}
-
-func stopAll(servers []*redistest.Server) error {
-	var errs []error
-	for _, s := range servers {
-		if s != nil {
-			errs = append(errs, s.Stop())
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // sameLastSave reports whether the servers have the same LASTSAVE, which is the time of the start if nothing was saved.

@@ -93,7 +93,7 @@ func (c *Cluster) Owner(key string) (*Server, error) {
 
 // Stop stops all nodes and closes the client, like [Server.Stop].
 func (c *Cluster) Stop() error {
-	return errors.Join(ignoreClosed(c.client.Close()), stopAll(c.Nodes))
+	return errors.Join(ignoreClosed(c.client.Close()), StopAll(c.Nodes))
 }
 
 // form joins the six nodes to a cluster.

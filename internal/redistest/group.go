@@ -17,7 +17,6 @@ const groupTimeout = 60 * time.Second
 const memoryOnly = "save \"\"\nappendonly no\n" +
 	"repl-diskless-sync yes\nrepl-diskless-sync-delay 0\nrepl-ping-replica-period 1\n"
 
-// startAll starts n equal servers at once. If one fails, it stops the others.
 func startAll(n int, how setup) ([]*Server, error) {
 	servers, errs := make([]*Server, n), make([]error, n)
 	var all sync.WaitGroup
@@ -27,13 +26,18 @@ func startAll(n int, how setup) ([]*Server, error) {
 	}
 	all.Wait()
 	if err := errors.Join(errs...); err != nil {
-		return nil, errors.Join(err, stopAll(servers))
+		return nil, errors.Join(err, StopAll(servers))
 	}
 	return servers, nil
 }
 
-// stopAll stops the servers. It skips nil, which stands for a server that never started.
-func stopAll(servers []*Server) error {
+// StartAll starts n equal servers at once, as [Start] does one. If one fails, it stops the others.
+func StartAll(n int, args ...string) ([]*Server, error) {
+	return startAll(n, setup{config: memoryOnly, args: args})
+}
+
+// StopAll stops the servers. It skips nil, which stands for a server that never started.
+func StopAll(servers []*Server) error {
 	var errs []error
 	for _, s := range servers {
 		if s != nil {

@@ -108,13 +108,13 @@ func (s *Sentinel) Stop() error {
 	if s.client != nil {
 		err = ignoreClosed(s.client.Close())
 	}
-	return errors.Join(err, stopAll(s.Sentinels), stopAll(s.Nodes))
+	return errors.Join(err, StopAll(s.Sentinels), StopAll(s.Nodes))
 }
 
 // form starts the servers and waits until they have found each other. If it fails, s contains the servers to stop.
 func (s *Sentinel) form() error {
 	var err error
-	if s.Nodes, err = startAll(1, setup{config: memoryOnly}); err != nil {
+	if s.Nodes, err = StartAll(1); err != nil {
 		return err
 	}
 	others, err := startAll(replicas, setup{config: memoryOnly + "replicaof " + spaced(s.Nodes[0].addr) + "\n"})

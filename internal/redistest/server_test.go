@@ -121,9 +121,9 @@ func TestServerIsNotReadyIfAnotherServerAnswersOnItsPort(t *testing.T) {
 
 func TestManyServersStartAtOnce(t *testing.T) {
 	t.Parallel()
-	servers, err := startAll(12, setup{config: memoryOnly})
+	servers, err := StartAll(12)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, stopAll(servers)) })
+	t.Cleanup(func() { require.NoError(t, StopAll(servers)) })
 	for _, s := range servers {
 		require.NoError(t, s.Client().Ping(context.Background()).Err())
 	}
