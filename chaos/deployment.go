@@ -32,7 +32,7 @@ type deployment struct {
 	server   *redistest.Server
 	proxies  []*redistest.Proxy  // one for each process, so that a fault can affect one process only
 	nodes    []*redistest.Server // of a pair, the primary first
-	clock    *clock
+	clock    *ownClock
 	cluster  *redistest.Cluster
 	sentinel *redistest.Sentinel
 	monitor  redis.UniversalClient
@@ -65,7 +65,7 @@ func (d *deployment) start(folder string) (err error) {
 	case lagging:
 		return d.startServer(nil, "--appendonly", "yes", "--appendfsync", "everysec")
 	case skewed:
-		if d.clock, err = newClock(folder); err != nil {
+		if d.clock, err = newOwnClock(folder); err != nil {
 			return err
 		}
 		return d.startServer(d.clock.env())
@@ -164,8 +164,8 @@ func (d *deployment) stop() error {
 	return errors.Join(errs...)
 }
 
-// clock is the wall clock of one server. Faults can step it.
-type clock struct {
+// ownClock is the wall clock of one server. Faults can step it.
+type ownClock struct {
 	library string
 	file    string // with the offset
 	offset  int    // in seconds
@@ -211,9 +211,9 @@ time_t time(time_t *out) {
 `
 
 // newClock compiles the shim into a folder.
-func newClock(folder string) (*clock, error) {
+func newOwnClock(folder string) (*ownClock, error) {
 	source := filepath.Join(folder, "clock.c")
-	c := &clock{library: filepath.Join(folder, "clock.so"), file: filepath.Join(folder, "clock.offset")}
+	c := &ownClock{library: filepath.Join(folder, "clock.so"), file: filepath.Join(folder, "clock.offset")}
 	if err := os.WriteFile(source, []byte(shim), 0o600); err != nil {
 		return nil, err
 	}
@@ -224,11 +224,13 @@ func newClock(folder string) (*clock, error) {
 	return c, err
 }
 
-func (c *clock) env() []string { return []string{"LD_PRELOAD=" + c.library, "FAIRSEM_CLOCK=" + c.file} }
+func (c *ownClock) env() []string {
+	return []string{"LD_PRELOAD=" + c.library, "FAIRSEM_CLOCK=" + c.file}
+}
 
 // step moves the clock by a number of seconds, and returns its total offset. It renames a new file, so that no reader finds half a
 // number.
-func (c *clock) step(by int) (int, error) {
+func (c *ownClock) step(by int) (int, error) {
 	c.offset += by
 	next := c.file + ".next"
 	if err := os.WriteFile(next, fmt.Appendln(nil, c.offset), 0o600); err != nil {

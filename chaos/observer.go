@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/clock"
 	"github.com/fairsem/fairsem/internal/history"
 )
 
@@ -44,7 +45,7 @@ func (w *worker) observe(ctx context.Context, random *rand.Rand) error {
 		}
 	}
 	w.resetLimits(ctx)
-	sleep(ctx, observePause)
+	clock.Sleep(ctx, observePause)
 	return nil
 }
 
@@ -104,6 +105,6 @@ func (w *worker) resetAllLimits() {
 	defer cancel()
 	for len(w.limitSet) > 0 && ctx.Err() == nil {
 		w.resetLimits(ctx)
-		sleep(ctx, observePause)
+		clock.Sleep(ctx, observePause)
 	}
 }

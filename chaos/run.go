@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairsem/fairsem/internal/clock"
 	"github.com/fairsem/fairsem/internal/history"
 )
 
@@ -157,7 +158,7 @@ func (env *environment) strikeRepeatedly(ctx context.Context, r run) error {
 func (env *environment) awaitGrants(ctx context.Context) {
 	over := history.Now()
 	for history.Now() < over+int64(env.fault.recovery(env.processes.config.Options)+time.Second) && ctx.Err() == nil {
-		sleep(ctx, 20*time.Millisecond)
+		clock.Sleep(ctx, 20*time.Millisecond)
 		if history.Now() > over+int64(calmTime) && env.monitor.grantedSince(over) {
 			return
 		}
@@ -179,7 +180,7 @@ func (env *environment) markHealed() { env.healed = history.Now() }
 
 // pause waits for a random time, but no longer than strikes may begin.
 func (env *environment) pause(least, most time.Duration) {
-	sleep(env, least+time.Duration(env.random.Int64N(int64(most-least))))
+	clock.Sleep(env, least+time.Duration(env.random.Int64N(int64(most-least))))
 }
 
 // wait waits for a random time, even if no more strikes begin: a strike that has begun must take effect.

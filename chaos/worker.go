@@ -20,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/clock"
 	"github.com/fairsem/fairsem/internal/history"
 )
 
@@ -219,7 +220,7 @@ const minStall = 30 * time.Millisecond
 // recordStalls records when this process did not run for a while.
 func (w *worker) recordStalls(ctx context.Context) error {
 	for before := history.Now(); ctx.Err() == nil; {
-		sleep(ctx, minStall/3)
+		clock.Sleep(ctx, minStall/3)
 		now := history.Now()
 		if now-before > int64(minStall) {
 			stall := &call{Name: stallName, Number: w.calls.Add(1), Returned: now}
@@ -271,7 +272,7 @@ func (w *worker) runActions(ctx context.Context) error {
 					failures <- err
 					return
 				}
-				sleep(ctx, time.Duration(random.ExpFloat64()*float64(8*time.Millisecond)))
+				clock.Sleep(ctx, time.Duration(random.ExpFloat64()*float64(8*time.Millisecond)))
 			}
 		})
 	}
@@ -319,7 +320,7 @@ func (w *worker) useOwnName(ctx context.Context, random *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	sleep(ctx, time.Duration(random.Int64N(int64(200*time.Millisecond))))
+	clock.Sleep(ctx, time.Duration(random.Int64N(int64(200*time.Millisecond))))
 	return w.acquireAndHold(ctx, s.With(fairsem.CallOptions{Numbered: c.Numbered}), c, 3*time.Second, time.Millisecond, random)
 }
 
@@ -373,7 +374,7 @@ func (w *worker) acquire(ctx context.Context, s *fairsem.Semaphore, c *call, tim
 		if errors.Is(err, fairsem.ErrNotAcquired) {
 			c.Done = c.Returned // the server refused it
 		}
-		sleep(ctx, 10*time.Millisecond) // a server that is down refuses at once
+		clock.Sleep(ctx, 10*time.Millisecond) // a server that is down refuses at once
 		return nil, w.journal.write(c)
 	}
 	c.ID, c.Token, c.Numbers, c.Granted = p.ID(), p.Token(), p.Numbers(), c.Returned
@@ -448,14 +449,4 @@ func errorClass(err error) string {
 	}
 	_, cause, _ := strings.Cut(err.Error(), ": ")
 	return cause
-}
-
-// sleep waits for d, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

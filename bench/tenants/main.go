@@ -20,6 +20,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/clock"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -100,7 +101,7 @@ func measure(rdb *redis.Client, shared bool, length time.Duration) ([]moment, er
 		}
 		for range callers {
 			load.Go(func() {
-				sleep(ctx, length*time.Duration(c.from)/6)
+				clock.Sleep(ctx, length*time.Duration(c.from)/6)
 				for ctx.Err() == nil {
 					work(ctx, own, c.job, &held[i])
 				}
@@ -117,7 +118,7 @@ func work(ctx context.Context, sem *fairsem.Semaphore, job time.Duration, held *
 		return
 	}
 	held.Add(1)
-	sleep(ctx, job)
+	clock.Sleep(ctx, job)
 	held.Add(-1)
 	_ = p.Release(context.WithoutCancel(ctx)) // it expires
 }
@@ -126,7 +127,7 @@ func sample(ctx context.Context, held []atomic.Int64) (all []moment) {
 	for began := time.Now(); ctx.Err() == nil; {
 		sum, samples := make([]float64, len(held)), 0.0
 		for end := time.Now().Add(step); time.Now().Before(end) && ctx.Err() == nil; samples++ {
-			sleep(ctx, step/40)
+			clock.Sleep(ctx, step/40)
 			for i := range held {
 				sum[i] += float64(held[i].Load())
 			}
@@ -139,15 +140,6 @@ func sample(ctx context.Context, held []atomic.Int64) (all []moment) {
 		}
 	}
 	return all
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 func write(out string, panels [2][]moment) error {

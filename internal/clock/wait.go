@@ -1,6 +1,7 @@
 package clock
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 )
@@ -33,5 +34,15 @@ func (w *Wait) Begin(now time.Time) <-chan struct{} {
 			time.AfterFunc(w.length, func() { close(next.over) })
 			return next.over
 		}
+	}
+}
+
+// Sleep waits for d, or until ctx ends.
+func Sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }

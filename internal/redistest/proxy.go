@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/fairsem/fairsem/internal/clock"
 )
 
 // Proxy is a TCP proxy on 127.0.0.1 that can simulate a bad network. Its methods may be called from any goroutine.
@@ -172,7 +174,7 @@ func (p *Proxy) serve(links context.Context, client net.Conn, target string) {
 			end()
 		}
 		if d := p.replyDelay(); d > 0 {
-			pause(link, d)
+			clock.Sleep(link, d)
 		}
 		return !lost.Load()
 	}
@@ -184,16 +186,6 @@ func (p *Proxy) serve(links context.Context, client net.Conn, target string) {
 	_ = client.Close()
 	_ = server.Close()
 	pumps.Wait()
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // pump forwards the data for which passes returns true, until one side ends. It waits for the gate after each read, so that it
