@@ -7,6 +7,7 @@ import (
 )
 
 func init() {
+	bridge.Leave = func(permit any) { permit.(*Permit).leave() }
 	bridge.Wait = waitAndQuote
 	bridge.WithoutMaxWait = withoutMaxWait
 }

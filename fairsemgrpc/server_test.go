@@ -120,6 +120,21 @@ func TestCallThatIsRefusedGetsResourceExhaustedAndRetryInfo(t *testing.T) {
 	}
 }
 
+// A release that is sent after the next call of the same client has it refused.
+func TestCallsOneAfterTheOtherFindTheirUnitFree(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	o := fairsemgrpc.Options{MaxWait: fairsemgrpc.NoWait}
+	for side, c := range map[string]pb.TestServiceClient{
+		"server": limitedServer(t, new(service), s, o),
+		"client": limitedClient(t, new(service), s, o),
+	} {
+		for _, kind := range []string{"unary", "output"} {
+			w.EventuallyInARow(func() bool { return kinds[kind](t.Context(), c) == nil }, "a "+side+" refuses some "+kind+" calls")
+		}
+	}
+}
+
 // full returns a handle on a semaphore whose calls are refused at once, until the test calls the function.
 func (w *world) full(s *fairsem.Semaphore) (refusing *fairsem.Semaphore, release func()) {
 	w.Helper()

@@ -70,6 +70,29 @@ func TestRequestsThatServersOfAllProcessesHandleStayWithinTheLimit(t *testing.T)
 	assert.LessOrEqual(t, counted.Most.Load(), int64(3))
 }
 
+// A release that is sent after the next request of the same client has it refused.
+func TestRequestsOneAfterTheOtherFindTheirUnitFree(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	h := w.handler(hello, s, fairsemhttp.Options{MaxWait: fairsemhttp.NoWait})
+	limited := &fairsemhttp.Transport{Base: roundTrip(func(*http.Request) (*http.Response, error) {
+		return &http.Response{Body: io.NopCloser(strings.NewReader("hello"))}, nil
+	}), Limit: s, Options: fairsemhttp.Options{MaxWait: fairsemhttp.NoWait}}
+	for who, lets := range map[string]func() bool{
+		"Handler": func() bool { return answer(h, request(t)).StatusCode == http.StatusOK },
+		"Transport": func() bool {
+			resp, err := limited.RoundTrip(request(t))
+			if err != nil {
+				return false
+			}
+			_, err = io.Copy(io.Discard, resp.Body)
+			return errors.Join(err, resp.Body.Close()) == nil
+		},
+	} {
+		w.EventuallyInARow(lets, who+" refuses some of them")
+	}
+}
+
 func TestRequestThatIsRefusedGets503WithRetryAfterAndAProblem(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(1)

@@ -4,6 +4,9 @@ package bridge
 
 import "context"
 
+// Leave is the half of Release of a *fairsem.Permit that does not wait: the release is queued when it returns.
+var Leave func(permit any)
+
 // Wait is Wait of a *fairsem.Limiter, and returns how many units remain.
 var Wait func(ctx context.Context, limiter any, n int64) (remaining int64, err error)
 

@@ -9,13 +9,12 @@ import (
 	"time"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/bridge"
 )
 
 // Release releases a permit and does not wait for Redis: what it is called from, such as the end of a response, is not delayed
-// by a round trip, or by an outage.
-func Release(p *fairsem.Permit) {
-	go func() { _ = p.Release(context.Background()) }() // ends within a second; Client.Close releases what it has not released
-}
+// by a round trip, or by an outage. The release is queued when it returns, ahead of the next acquire of its caller.
+func Release(p *fairsem.Permit) { bridge.Leave(p) }
 
 // Scope is a context that has the values of another one and ends with it, with a permit, or when it is ended, whichever comes first;
 // [context.Cause] says which. It is a struct, so that it can be part of what its user allocates anyway.

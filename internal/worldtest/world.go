@@ -78,6 +78,20 @@ func (w *World) Eventually(is func() bool, why string) {
 	require.Eventually(w, is, time.Minute, 5*time.Millisecond, why)
 }
 
+// EventuallyInARow waits until a condition holds 100 times in a row, which no condition does that fails now and then of itself; one that
+// fails only where a machine is busy does.
+func (w *World) EventuallyInARow(is func() bool, why string) {
+	w.Helper()
+	w.Eventually(func() bool {
+		for range 100 {
+			if !is() {
+				return false
+			}
+		}
+		return true
+	}, why)
+}
+
 // EventuallyUsed waits until that many units are held.
 func (w *World) EventuallyUsed(s *fairsem.Semaphore, n int64) {
 	w.Helper()
