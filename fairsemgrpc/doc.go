@@ -12,7 +12,7 @@
 //
 // [Options.LimitOf] chooses a limit for each call, by its method, its metadata and what else is in its context, and
 // [Options.Weight] its weight. An interceptor limits all calls, health checks included; see the example of
-// [UnaryServerInterceptor] for a method without a limit.
+// [UnaryServerInterceptor] for a service without a limit.
 //
 // # What a call holds, and for how long
 //

@@ -39,13 +39,20 @@ func tenantServer(client *fairsem.Client) (*grpc.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	unlessHealth := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		if strings.HasPrefix(info.FullMethod, "/grpc.health.") {
+	const healthService = "/grpc.health.v1.Health/" // Check is unary, Watch is a stream for as long as its client lives
+	unaryUnlessHealth := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		if strings.HasPrefix(info.FullMethod, healthService) {
 			return handler(ctx, req)
 		}
 		return unary(ctx, req, info, handler)
 	}
-	return grpc.NewServer(grpc.ChainUnaryInterceptor(unlessHealth), grpc.ChainStreamInterceptor(stream)), nil
+	streamUnlessHealth := func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		if strings.HasPrefix(info.FullMethod, healthService) {
+			return handler(srv, ss)
+		}
+		return stream(srv, ss, info, handler)
+	}
+	return grpc.NewServer(grpc.ChainUnaryInterceptor(unaryUnlessHealth), grpc.ChainStreamInterceptor(streamUnlessHealth)), nil
 }
 
 // A server with a limit for each tenant.
@@ -72,18 +79,27 @@ func ExampleUnaryServerInterceptor() {
 		fmt.Println(err)
 		return
 	}
+	of := func(tenant string) context.Context {
+		return metadata.AppendToOutgoingContext(context.Background(), "tenant", tenant)
+	}
 	for _, tenant := range []string{"a", "b"} {
-		ctx := metadata.AppendToOutgoingContext(context.Background(), "tenant", tenant)
-		_, err := pb.NewTestServiceClient(conn).EmptyCall(ctx, new(pb.Empty))
+		_, err := pb.NewTestServiceClient(conn).EmptyCall(of(tenant), new(pb.Empty))
 		fmt.Println(tenant, status.Code(err), retryOf(err))
 	}
-	_, err = healthpb.NewHealthClient(conn).Check(context.Background(), new(healthpb.HealthCheckRequest))
-	fmt.Println("health", status.Code(err))
+	checks := healthpb.NewHealthClient(conn)
+	_, err = checks.Check(of("a"), new(healthpb.HealthCheckRequest))
+	fmt.Println("check", status.Code(err))
+	watch, err := checks.Watch(of("a"), new(healthpb.HealthCheckRequest))
+	if err == nil {
+		_, err = watch.Recv()
+	}
+	fmt.Println("watch", status.Code(err))
 	fmt.Println(permit.Release(context.Background()))
 	// Output:
 	// a ResourceExhausted 1s
 	// b OK 0s
-	// health OK
+	// check OK
+	// watch OK
 	// <nil>
 }
 
