@@ -271,6 +271,19 @@ func TestCallOfAClientThatIsRefusedIsNotSentAndSaysWhy(t *testing.T) {
 	assert.ErrorIs(t, err, fairsem.ErrClosed)
 }
 
+// In an outage, when it matters, it would have no effect for calls whose deadline comes before a TTL.
+func TestClientThatAdmitsNeedsAMaxWait(t *testing.T) {
+	w := newWorld(t)
+	s, o := w.Semaphore(1), fairsemgrpc.Options{OnUnavailable: fairsemgrpc.Admit}
+	_, unary := fairsemgrpc.UnaryClientInterceptor(s, o)
+	_, stream := fairsemgrpc.StreamClientInterceptor(s, o)
+	for _, err := range []error{unary, stream} {
+		require.ErrorIs(t, err, fairsem.ErrInvalid)
+		assert.ErrorContains(t, err, "Admit needs a MaxWait")
+	}
+	onServer(t, s, o) // has one
+}
+
 func TestCallOfAClientWaitsAsLongAsItsContextAllows(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(1)

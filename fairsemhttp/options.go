@@ -58,7 +58,8 @@ const (
 	Refuse = Policy(gate.Refuse)
 
 	// Admit lets the request through without a permit. The limit may then be exceeded, without bound. With a MaxWait of less than some
-	// hundred milliseconds, a slow answer can count as none.
+	// hundred milliseconds, a slow answer can count as none. In a Transport it needs a MaxWait: without one, a request may wait for Redis until
+	// its context ends.
 	Admit = Policy(gate.Admit)
 )
 

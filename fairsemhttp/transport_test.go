@@ -244,7 +244,7 @@ func TestOutageOfRedisSendsOnlyWhatIsAdmitted(t *testing.T) {
 	s, err := client.Semaphore(w.LimitName, 1)
 	require.NoError(t, err)
 	server := w.serve(http.HandlerFunc(hello))
-	transport := &fairsemhttp.Transport{Limit: s, Options: fairsemhttp.Options{OnUnavailable: fairsemhttp.Admit}}
+	transport := &fairsemhttp.Transport{Limit: s, Options: fairsemhttp.Options{MaxWait: time.Minute, OnUnavailable: fairsemhttp.Admit}}
 	_, err = (&http.Client{Transport: transport}).Get(server.URL) //nolint:bodyclose // there is none
 	require.ErrorIs(t, err, fairsem.ErrClosed)
 
@@ -261,6 +261,17 @@ func TestOutageOfRedisSendsOnlyWhatIsAdmitted(t *testing.T) {
 	require.NoError(t, w.get(&http.Client{Transport: transport}, server.URL).Body.Close())
 	assert.Equal(t, int64(1), admitted.Load())
 	require.NoError(t, private.Resume())
+}
+
+// In an outage, when it matters, it would have no effect for requests whose deadline comes before a TTL.
+func TestTransportThatAdmitsNeedsAMaxWait(t *testing.T) {
+	w := newWorld(t)
+	transport := &fairsemhttp.Transport{Limit: w.Semaphore(1), Options: fairsemhttp.Options{OnUnavailable: fairsemhttp.Admit}}
+	_, err := transport.RoundTrip(request(t)) //nolint:bodyclose // there is none
+	require.ErrorIs(t, err, fairsem.ErrInvalid)
+	assert.ErrorContains(t, err, "Admit needs a MaxWait")
+	_, err = fairsemhttp.Handler(http.HandlerFunc(hello), transport.Limit, transport.Options)
+	assert.NoError(t, err, "a Handler has one")
 }
 
 type idle struct {

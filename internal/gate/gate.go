@@ -175,6 +175,8 @@ func (g *Gate[R, L]) Check() error {
 		return Invalid(g.Who, "MaxWait %v is below 0 and not NoWait", g.MaxWait)
 	case g.OnUnavailable != Refuse && g.OnUnavailable != Admit:
 		return Invalid(g.Who, "OnUnavailable %d is neither Refuse nor Admit", g.OnUnavailable)
+	case g.OnUnavailable == Admit && g.MaxWait == 0: // a call whose context has ended cannot be let through
+		return Invalid(g.Who, "Admit needs a MaxWait: without one a call may wait for Redis until its context ends")
 	case lock && g.Weight != nil:
 		return Invalid(g.Who, "a Mutex has one unit, so Weight must be nil")
 	case g.LimitOf != nil:
