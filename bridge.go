@@ -14,7 +14,10 @@ func init() {
 
 func waitAndQuote(ctx context.Context, limiter any, n int64) (remaining int64, err error) {
 	t, err := limiter.(*Limiter).take(ctx, "wait", n, inQueue)
-	if t == nil || t.position != 0 { // what was left when it joined the queue says nothing any more, and others may wait
+	switch {
+	case err != nil && (t == nil || !t.refused): // Redis did not say it
+		return -1, err
+	case t.position != 0: // what was left when it joined the queue says nothing any more, and others may wait
 		return 0, err
 	}
 	return t.quoted.left, err

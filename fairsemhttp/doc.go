@@ -34,8 +34,10 @@
 //	500  a mistake of the program, such as an invalid name: see [Options.OnRefused] for the error
 //
 // A weight that exceeds the limit is refused without Retry-After. No part of the response is made of the request or of the name
-// of a limit. With a Limiter, all responses have the fields RateLimit and RateLimit-Policy as in
-// draft-ietf-httpapi-ratelimit-headers-11: what is left of the limit, and the limit.
+// of a limit. With a Limiter, the responses to requests that it let through, and those with status 429, have the field RateLimit-Policy
+// of draft-ietf-httpapi-ratelimit-headers-11: the limit that this process declares, which is not the one in force where another
+// process or an operator has set another. They also have the field RateLimit, with what is left of the limit in force, except a 429
+// whose turn is not known or never comes.
 //
 // A [Transport] returns the error of fairsem and has sent nothing. What the server answers, its own 429 and 503 included, it passes on.
 //

@@ -48,7 +48,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer e.finish()
 	granted, err := h.gate.Enter(r.Context(), &e.scope, r)
 	if err != nil {
-		h.refuse(w, r, granted.Limit, err)
+		h.refuse(w, r, granted, err)
 		return
 	}
 	h.quote(w.Header(), granted)

@@ -190,7 +190,7 @@ func TestRetryAfterOfATenantDoesNotFollowTheQueueOfOthers(t *testing.T) {
 	}, "it is not refused")
 }
 
-func TestLimiterAnswers429AndEveryResponseSaysWhatRemains(t *testing.T) {
+func TestLimiterAnswers429AndSaysWhatRemains(t *testing.T) {
 	w := newWorld(t)
 	limiter, err := w.Client().Limiter(w.LimitName, 3, time.Minute)
 	require.NoError(t, err)
@@ -215,6 +215,59 @@ func TestLimiterAnswers429AndEveryResponseSaysWhatRemains(t *testing.T) {
 	resp = answer(wide, request(t))
 	assert.Equal(t, http.StatusTooManyRequests, resp.StatusCode, "more than the limit")
 	assert.Empty(t, resp.Header.Get("Retry-After"), "that would never help")
+}
+
+// A client that is told that nothing is left sends nothing, though a request of less weight would be let through.
+func TestRefusalSaysWhatRemainsIfThatIsKnown(t *testing.T) {
+	w := newWorld(t)
+	client := w.Client()
+	limiter, err := client.Limiter(w.LimitName, 100, time.Hour)
+	require.NoError(t, err)
+	weight := int64(70)
+	o := fairsemhttp.Options{MaxWait: time.Minute, Weight: func(*http.Request) int64 { return weight }}
+	require.Equal(t, http.StatusOK, answer(w.handler(hello, limiter, o), request(t)).StatusCode)
+	rest := func() string {
+		h := w.handler(hello, limiter, o)
+		resp := answer(h, request(t))
+		require.Equal(t, http.StatusTooManyRequests, resp.StatusCode)
+		assert.Equal(t, `"default";q=100;w=3600`, resp.Header.Get("RateLimit-Policy"))
+		return resp.Header.Get("RateLimit")
+	}
+	assert.Regexp(t, `^"default";r=30;t=\d+$`, rest())
+	o.MaxWait = fairsemhttp.NoWait
+	assert.Regexp(t, `^"default";r=30;t=\d+$`, rest())
+
+	ctx, cancel := context.WithCancel(t.Context())
+	waits := make(chan error)
+	go func() { waits <- limiter.Wait(ctx, 70) }() // ends with ctx
+	w.Eventually(func() bool {
+		st, err := limiter.Status(t.Context())
+		return err == nil && st.Waiting == 1
+	}, "it does not wait")
+	o.MaxWait = time.Minute
+	limiter = limiter.With(fairsem.CallOptions{MaxQueue: 1, HeadStart: time.Second})
+	assert.Empty(t, rest(), "the queue is full")
+	weight = 101
+	assert.Empty(t, rest(), "that is more than the limit")
+	cancel()
+	assert.ErrorIs(t, <-waits, context.Canceled)
+}
+
+// Fields beside an outage or a mistake would be guesses.
+func TestResponseOfARateWithoutAnAnswerOfRedisHasNoRateLimitFields(t *testing.T) {
+	w := newWorld(t)
+	client := w.Client()
+	limiter, err := client.Limiter(w.LimitName, 100, time.Hour)
+	require.NoError(t, err)
+	none := func(want int, o fairsemhttp.Options) {
+		resp := answer(w.handler(hello, limiter, o), request(t))
+		assert.Equal(t, want, resp.StatusCode)
+		assert.Empty(t, resp.Header.Get("RateLimit"))
+		assert.Empty(t, resp.Header.Get("RateLimit-Policy"))
+	}
+	none(http.StatusInternalServerError, fairsemhttp.Options{Weight: func(*http.Request) int64 { return 0 }})
+	require.NoError(t, client.Close())
+	none(http.StatusServiceUnavailable, fairsemhttp.Options{})
 }
 
 func TestRequestWaitsForItsRateForAtMostMaxWait(t *testing.T) {

@@ -22,14 +22,15 @@ type problem struct {
 const problemTypes = "https://iana.org/assignments/http-problem-types#"
 
 // refuse answers a request that was not let through. What it answers has no part of the request, and no name of a limit.
-func (h *handler) refuse(w http.ResponseWriter, r *http.Request, limit Limit, err error) {
+func (h *handler) refuse(w http.ResponseWriter, r *http.Request, g gate.Grant[Limit], err error) {
 	if h.onRefused != nil {
 		h.onRefused(r, err)
 	}
-	limiter, _ := limit.(*fairsem.Limiter)
-	p, retry := h.problem(limiter != nil, err), gate.RetryAfter(r.Context(), limit, err)
-	if limiter != nil && p.Violated != nil {
-		h.quoteRefused(w.Header(), limiter, retry)
+	limiter, rate := g.Limit.(*fairsem.Limiter)
+	p, retry := h.problem(rate, err), gate.RetryAfter(r.Context(), g.Limit, err)
+	if rate && p.Violated != nil {
+		h.quoteLimit(w.Header(), limiter)
+		h.quoteRest(w.Header(), g.Remaining, retry)
 	}
 	if retry > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(seconds(retry), 10))
@@ -67,13 +68,14 @@ func (h *handler) quote(header http.Header, g gate.Grant[Limit]) {
 	}
 	_, per := limiter.Declared()
 	h.quoteLimit(header, limiter)
-	header.Add("RateLimit", h.item("r", g.Remaining, "t", seconds(per)))
+	h.quoteRest(header, g.Remaining, per)
 }
 
-// quoteRefused sets the fields of a request that a Limiter has refused.
-func (h *handler) quoteRefused(header http.Header, limiter *fairsem.Limiter, retry time.Duration) {
-	h.quoteLimit(header, limiter)
-	header.Add("RateLimit", h.item("r", 0, "t", seconds(retry)))
+// quoteRest sets the field that says how many units are left for how long, if that is known.
+func (h *handler) quoteRest(header http.Header, remaining int64, d time.Duration) {
+	if remaining >= 0 {
+		header.Add("RateLimit", h.item("r", remaining, "t", seconds(d)))
+	}
 }
 
 func (h *handler) quoteLimit(header http.Header, limiter *fairsem.Limiter) {

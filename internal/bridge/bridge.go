@@ -7,7 +7,7 @@ import "context"
 // Leave is the half of Release of a *fairsem.Permit that does not wait: the release is queued when it returns.
 var Leave func(permit any)
 
-// Wait is Wait of a *fairsem.Limiter, and returns how many units remain.
+// Wait is Wait of a *fairsem.Limiter, and returns how many units remain, also where it refuses; below 0: that is not known.
 var Wait func(ctx context.Context, limiter any, n int64) (remaining int64, err error)
 
 // WithoutMaxWait returns a handle on a limit, a *fairsem.Semaphore, *fairsem.Mutex or *fairsem.Limiter, whose calls have no MaxWait.

@@ -61,7 +61,7 @@ type Grant[L Limit] struct {
 var errLate = fmt.Errorf("%w: MaxWait has passed", fairsem.ErrNotAcquired)
 
 // Enter returns what lets a request through, and has its scope, whose parent is ctx, end with the permit. Beside an error, the grant
-// has the limit of the request, if there is one.
+// has the limit of the request, if there is one, and what remains of it, if that is known.
 func (g *Gate[R, L]) Enter(ctx context.Context, scope *held.Scope, r R) (Grant[L], error) {
 	limit, err := g.limitOf(r)
 	if err != nil {
@@ -148,7 +148,7 @@ func (g *Gate[R, L]) lock(ctx context.Context, l *fairsem.Mutex, n int64) (*fair
 	return l.Lock(ctx)
 }
 
-// count counts the request, and returns what remains.
+// count counts the request, and returns what remains; below 0: that is not known.
 func (g *Gate[R, L]) count(ctx context.Context, wait time.Duration, l *fairsem.Limiter, n int64) (remaining int64, err error) {
 	if wait > 0 {
 		var cancel context.CancelFunc
@@ -159,7 +159,10 @@ func (g *Gate[R, L]) count(ctx context.Context, wait time.Duration, l *fairsem.L
 		return bridge.Wait(ctx, l, n)
 	}
 	d, err := l.Allow(ctx, n)
-	if err == nil && !d.Allowed {
+	if err != nil {
+		return -1, err
+	}
+	if !d.Allowed {
 		err = fmt.Errorf("%s: limit %q: %w", g.Who, l.Name(), &fairsem.WaitError{RetryAfter: d.RetryAfter})
 	}
 	return d.Remaining, err
