@@ -42,7 +42,9 @@ func refuse(ctx context.Context, limit Limit, err error) error {
 
 func statusOf(limit Limit, err error) *status.Status {
 	switch gate.VerdictOf(err) {
-	case gate.Busy, gate.TooHeavy:
+	case gate.TooHeavy:
+		return status.New(codes.ResourceExhausted, "the call weighs more than a limit")
+	case gate.Busy:
 		if _, rate := limit.(*fairsem.Limiter); rate {
 			return status.New(codes.ResourceExhausted, "a rate limit is exceeded")
 		}

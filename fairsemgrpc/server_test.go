@@ -185,7 +185,9 @@ func TestRetryInfoOfALimiterIsTheTimeUntilItsTurn(t *testing.T) {
 		assert.Equal(t, "a rate limit is exceeded", status.Convert(err).Message())
 	}
 	weight = 2
-	assert.Zero(t, refused(t, codes.ResourceExhausted, kinds["unary"](t.Context(), c)), "more than the limit is never let through")
+	err = kinds["unary"](t.Context(), c)
+	assert.Zero(t, refused(t, codes.ResourceExhausted, err), "more than the limit is never let through")
+	assert.Equal(t, "the call weighs more than a limit", status.Convert(err).Message())
 }
 
 func TestLimiterLetsCallsThroughAndHoldsNothing(t *testing.T) {
@@ -493,7 +495,9 @@ func TestAdmitLetsNothingThroughThatTheLimitRefuses(t *testing.T) {
 	})
 	assert.Equal(t, time.Second, refused(t, codes.ResourceExhausted, kinds["unary"](t.Context(), c)))
 	weight = 2
-	assert.Zero(t, refused(t, codes.ResourceExhausted, kinds["unary"](t.Context(), c)))
+	err = kinds["unary"](t.Context(), c)
+	assert.Zero(t, refused(t, codes.ResourceExhausted, err))
+	assert.Equal(t, "the call weighs more than a limit", status.Convert(err).Message())
 	weight = 0
 	assert.Zero(t, refused(t, codes.Internal, kinds["unary"](t.Context(), c)))
 	weight = 1

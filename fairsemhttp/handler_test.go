@@ -217,6 +217,25 @@ func TestLimiterAnswers429AndSaysWhatRemains(t *testing.T) {
 	assert.Empty(t, resp.Header.Get("Retry-After"), "that would never help")
 }
 
+// Units that are in use, and a capacity that is reduced for a time, would have a client try again.
+func TestRefusalOfAWeightAboveTheLimitSaysSo(t *testing.T) {
+	w := newWorld(t)
+	client := w.Client()
+	s, err := client.Semaphore(w.LimitName, 3)
+	require.NoError(t, err)
+	limiter, err := client.Limiter(w.LimitName+"rate", 3, time.Minute)
+	require.NoError(t, err)
+	for want, limit := range map[int]fairsemhttp.Limit{http.StatusServiceUnavailable: s, http.StatusTooManyRequests: limiter} {
+		resp := answer(w.handler(hello, limit, fairsemhttp.Options{Weight: func(*http.Request) int64 { return 4 }}), request(t))
+		assert.Empty(t, resp.Header.Get("Retry-After"))
+		var problem map[string]any
+		require.NoError(t, json.NewDecoder(resp.Body).Decode(&problem))
+		assert.Equal(t, map[string]any{
+			"title": "The request weighs more than a limit", "status": float64(want), "violated-policies": []any{"default"},
+		}, problem)
+	}
+}
+
 // A client that is told that nothing is left sends nothing, though a request of less weight would be let through.
 func TestRefusalSaysWhatRemainsIfThatIsKnown(t *testing.T) {
 	w := newWorld(t)

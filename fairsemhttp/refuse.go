@@ -44,7 +44,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, g gate.Grant[Li
 // problem returns what a refused request is answered.
 func (h *handler) problem(rate bool, err error) problem {
 	switch gate.VerdictOf(err) {
-	case gate.Busy, gate.TooHeavy:
+	case gate.Busy:
 		if rate {
 			return problem{Type: problemTypes + "quota-exceeded", Title: "A rate limit is exceeded", Status: http.StatusTooManyRequests, Violated: []string{h.policy}}
 		}
@@ -52,6 +52,12 @@ func (h *handler) problem(rate bool, err error) problem {
 			Type: problemTypes + "temporary-reduced-capacity", Title: "All units of a limit are in use",
 			Status: http.StatusServiceUnavailable, Violated: []string{h.policy},
 		}
+	case gate.TooHeavy: // neither type of problem: waiting does not help
+		p := problem{Title: "The request weighs more than a limit", Status: http.StatusServiceUnavailable, Violated: []string{h.policy}}
+		if rate {
+			p.Status = http.StatusTooManyRequests
+		}
+		return p
 	case gate.Closing:
 		return problem{Title: "The server is shutting down", Status: http.StatusServiceUnavailable}
 	case gate.Unavailable:
