@@ -14,7 +14,7 @@ import (
 	"github.com/fairsem/fairsem/internal/held"
 )
 
-// refusal is an error with a status. A server sends the status alone, which has no part of the error.
+// refusal is an error with a status, as a client returns it.
 type refusal struct {
 	status *status.Status
 	error
@@ -24,6 +24,20 @@ type refusal struct {
 func (r *refusal) GRPCStatus() *status.Status { return r.status }
 
 func (r *refusal) Unwrap() error { return r.error }
+
+// public is a refusal as a server returns it. If an interceptor that comes before wraps it, gRPC sends its text, which so must have no
+// part of the error.
+type public struct{ *refusal }
+
+func (p public) Error() string { return p.status.Message() }
+
+// publish returns what an interceptor of a server may return as err.
+func publish(err error) error {
+	if r, is := err.(*refusal); is { //nolint:errorlint // an error around it is the handler's
+		return public{r}
+	}
+	return err
+}
 
 // refuse returns the error of a call that was not let through.
 func refuse(ctx context.Context, limit Limit, err error) error {

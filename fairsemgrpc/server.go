@@ -21,14 +21,14 @@ func UnaryServerInterceptor(limit Limit, opts Options) (grpc.UnaryServerIntercep
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		loan := new(held.Loan)
 		if err := i.enter(ctx, info.FullMethod, loan); err != nil {
-			return nil, err
+			return nil, publish(err)
 		}
 		defer loan.End()
 		if loan.Permit == nil {
 			return handler(ctx, req)
 		}
 		resp, err := handler(&loan.Scope, req)
-		return resp, explain(loan, err)
+		return resp, publish(explain(loan, err))
 	}, nil
 }
 
@@ -41,14 +41,14 @@ func StreamServerInterceptor(limit Limit, opts Options) (grpc.StreamServerInterc
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		s := &serverStream{ServerStream: stream}
 		if err := i.enter(stream.Context(), info.FullMethod, &s.loan); err != nil {
-			return err
+			return publish(err)
 		}
 		defer s.loan.End()
 		if s.loan.Permit == nil {
 			return handler(srv, stream)
 		}
 		s.received = make(chan receipt, 1)
-		return explain(&s.loan, handler(srv, s))
+		return publish(explain(&s.loan, handler(srv, s)))
 	}, nil
 }
 

@@ -135,6 +135,51 @@ func TestCallsOneAfterTheOtherFindTheirUnitFree(t *testing.T) {
 	}
 }
 
+// gRPC sends the text of an error that wraps one with a status.
+func TestRefusalThatAnotherInterceptorWrapsHasNoNameOfALimit(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	busy, release := w.full(s)
+	wrapped := func(err error) error {
+		if err != nil {
+			assert.True(t, errors.Is(err, fairsem.ErrQueueFull) || errors.Is(err, fairsem.ErrLost), "%v", err)
+			err = fmt.Errorf("seen: %w", err)
+		}
+		return err
+	}
+	outer := []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			resp, err := handler(ctx, req)
+			return resp, wrapped(err)
+		}),
+		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+			return wrapped(handler(srv, stream))
+		}),
+	}
+	evicted := func(ctx context.Context) error {
+		w.Evict(s)
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	limited := func(limit fairsemgrpc.Limit) pb.TestServiceClient {
+		served := &service{unary: evicted, output: func(stream grpc.ServerStream) error { return evicted(stream.Context()) }}
+		options := append(outer, onServer(t, limit, fairsemgrpc.Options{MaxWait: time.Minute})...)
+		return pb.NewTestServiceClient(dial(t, serve(t, served, options...)))
+	}
+	refusing, losing := limited(busy), limited(s)
+	for _, kind := range []string{"unary", "output"} {
+		err := kinds[kind](t.Context(), refusing)
+		assert.Equal(t, time.Second, refused(t, codes.ResourceExhausted, err), kind)
+		assert.Equal(t, "seen: all units of a limit are in use", status.Convert(err).Message(), kind)
+	}
+	release()
+	for _, kind := range []string{"unary", "output"} {
+		err := kinds[kind](t.Context(), losing)
+		assert.Equal(t, codes.Aborted, status.Code(err), kind)
+		assert.Equal(t, "seen: the permit of the call was lost while it was under way", status.Convert(err).Message(), kind)
+	}
+}
+
 // full returns a handle on a semaphore whose calls are refused at once, until the test calls the function.
 func (w *world) full(s *fairsem.Semaphore) (refusing *fairsem.Semaphore, release func()) {
 	w.Helper()
