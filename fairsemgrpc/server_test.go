@@ -455,15 +455,21 @@ func TestLostPermitEndsTheContextOfTheCallAndTheCallIsAborted(t *testing.T) {
 	assert.Equal(t, codes.Aborted, status.Code(err))
 }
 
-func TestErrorThatIsNotOfTheLossPassesThrough(t *testing.T) {
+func TestOutcomeThatIsNotOfTheLossPassesThrough(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(1)
-	c := limitedServer(t, &service{unary: func(ctx context.Context) error {
-		w.Evict(s)
-		<-ctx.Done()
-		return status.Error(codes.NotFound, "of the handler")
-	}}, s, fairsemgrpc.Options{MaxWait: time.Minute})
-	assert.Equal(t, codes.NotFound, status.Code(kinds["unary"](t.Context(), c)))
+	for want, outcome := range map[codes.Code]error{
+		codes.NotFound: status.Error(codes.NotFound, "of the handler"),
+		codes.Unknown:  errors.New("of a driver: canceling statement"),
+		codes.OK:       nil,
+	} {
+		c := limitedServer(t, &service{unary: func(ctx context.Context) error {
+			w.Evict(s)
+			<-ctx.Done()
+			return outcome
+		}}, s, fairsemgrpc.Options{MaxWait: time.Minute})
+		assert.Equal(t, want, status.Code(kinds["unary"](t.Context(), c)))
+	}
 }
 
 func TestClientThatDisconnectsEndsRecvOfTheHandler(t *testing.T) {
