@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 )
 
-// body returns inner as a body that ends the loan.
-func (l *loan) body(inner io.ReadCloser) io.ReadCloser {
-	both, isDuplex := inner.(io.ReadWriteCloser)
-	if !isDuplex {
+// body returns the body of a response as one that ends the loan.
+func (l *loan) body(resp *http.Response) io.ReadCloser {
+	inner := resp.Body
+	both, canWrite := inner.(io.ReadWriteCloser)
+	if !canWrite || resp.StatusCode != http.StatusSwitchingProtocols { // a body in memory may have Write, too
 		return &body{inner, l}
 	}
 	// net/http does not close a connection that was taken over when the context ends.

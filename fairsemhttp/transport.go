@@ -102,7 +102,7 @@ func (t *Transport) send(r *http.Request, l *loan) (resp *http.Response, err err
 		resp.Request = r
 	}
 	if resp.Body != nil && resp.Body != http.NoBody {
-		resp.Body = l.body(resp.Body)
+		resp.Body = l.body(resp)
 		lent = true
 	}
 	return resp, nil

@@ -1,6 +1,7 @@
 package fairsemhttp_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -82,6 +83,28 @@ func TestResponseWithoutABodyReleasesAtOnce(t *testing.T) {
 	server := w.serve(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusNoContent) }))
 	resp := w.get(limited(server, s), server.URL)
 	assert.Equal(t, http.NoBody, resp.Body)
+	w.EventuallyUsed(s, 0)
+}
+
+// inMemory is a body that a Base has read, as one that caches or logs does. It can be written, as a connection can.
+type inMemory struct{ bytes.Buffer }
+
+func (*inMemory) Close() error { return nil }
+
+func TestResponseWhoseBodyCanBeWrittenReleasesAtItsEnd(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	base := roundTrip(func(*http.Request) (*http.Response, error) {
+		body := new(inMemory)
+		body.WriteString("hello")
+		return &http.Response{StatusCode: http.StatusOK, Body: body}, nil
+	})
+	resp, err := (&fairsemhttp.Transport{Base: base, Limit: s}).RoundTrip(request(t)) //nolint:bodyclose // its end is what releases
+	require.NoError(t, err)
+	assert.Equal(t, int64(1), w.Status(s).Used)
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	assert.Equal(t, "hello", string(text))
 	w.EventuallyUsed(s, 0)
 }
 
