@@ -58,6 +58,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	e.permit, e.name = granted.Permit, granted.Limit.Name()
 	inner := r.WithContext(&e.scope)
-	defer func() { r.MultipartForm = inner.MultipartForm }() // net/http removes its files
+	defer func() { // also after a panic
+		r.MultipartForm = inner.MultipartForm // net/http removes its files
+		r.Pattern = inner.Pattern             // an http.ServeMux sets it for those around it, such as metrics of routes
+	}()
 	h.next.ServeHTTP(e.wrap(w), inner)
 }

@@ -619,3 +619,20 @@ func (c *closable) Close() error {
 	c.closed.Store(true)
 	return nil
 }
+
+// Middleware around a mux names routes by it, as of Go 1.23.
+func TestPatternOfTheRouteIsSeenAroundTheHandler(t *testing.T) {
+	w := newWorld(t)
+	client := w.Client()
+	s, err := client.Semaphore(w.LimitName, 1)
+	require.NoError(t, err)
+	limiter, err := client.Limiter(w.LimitName+"rate", 10, time.Minute)
+	require.NoError(t, err)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /orders/{id}", hello)
+	for _, limit := range []fairsemhttp.Limit{s, limiter} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/orders/7", http.NoBody)
+		assert.Equal(t, http.StatusOK, answer(w.handler(mux.ServeHTTP, limit, fairsemhttp.Options{MaxWait: time.Minute}), r).StatusCode)
+		assert.Equal(t, "GET /orders/{id}", r.Pattern)
+	}
+}
