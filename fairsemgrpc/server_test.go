@@ -557,39 +557,18 @@ func TestAdmitLetsNothingThroughThatTheLimitRefuses(t *testing.T) {
 	assert.Equal(t, time.Second, refused(t, codes.Unavailable, kinds["unary"](t.Context(), c)))
 }
 
-type notALimit struct{ fairsemgrpc.Limit }
-
+// What makes a gate useless is in the tests of internal/gate; one case shows that it is checked.
 func TestInterceptorThatCannotWorkIsNotMade(t *testing.T) {
 	w := newWorld(t)
-	client := w.Client()
-	s := w.Semaphore(1)
-	lock, err := client.Mutex(w.LimitName)
-	require.NoError(t, err)
-	for why, try := range map[string]struct {
-		limit fairsemgrpc.Limit
-		o     fairsemgrpc.Options
-	}{
-		"no limit":        {nil, fairsemgrpc.Options{}},
-		"nil semaphore":   {(*fairsem.Semaphore)(nil), fairsemgrpc.Options{}},
-		"nil mutex":       {(*fairsem.Mutex)(nil), fairsemgrpc.Options{}},
-		"nil limiter":     {(*fairsem.Limiter)(nil), fairsemgrpc.Options{}},
-		"zero semaphore":  {new(fairsem.Semaphore), fairsemgrpc.Options{}},
-		"an inspector":    {client.Inspect(w.LimitName), fairsemgrpc.Options{}},
-		"another type":    {notALimit{s}, fairsemgrpc.Options{}},
-		"two limits":      {s, fairsemgrpc.Options{LimitOf: func(context.Context, string) (fairsemgrpc.Limit, error) { return s, nil }}},
-		"MaxWait":         {s, fairsemgrpc.Options{MaxWait: -2}},
-		"OnUnavailable":   {s, fairsemgrpc.Options{OnUnavailable: 2}},
-		"weight of mutex": {lock, fairsemgrpc.Options{Weight: func(context.Context, string) int64 { return 1 }}},
-	} {
-		unaryServer, a := fairsemgrpc.UnaryServerInterceptor(try.limit, try.o)
-		streamServer, b := fairsemgrpc.StreamServerInterceptor(try.limit, try.o)
-		unaryClient, c := fairsemgrpc.UnaryClientInterceptor(try.limit, try.o)
-		streamClient, d := fairsemgrpc.StreamClientInterceptor(try.limit, try.o)
-		assert.True(t, unaryServer == nil && streamServer == nil && unaryClient == nil && streamClient == nil, why)
-		for name, err := range map[string]error{"UnaryServerInterceptor": a, "StreamServerInterceptor": b, "UnaryClientInterceptor": c, "StreamClientInterceptor": d} {
-			assert.ErrorIs(t, err, fairsem.ErrInvalid, why)
-			assert.ErrorContains(t, err, "fairsemgrpc."+name)
-		}
+	s, o := w.Semaphore(1), fairsemgrpc.Options{MaxWait: -2}
+	unaryServer, a := fairsemgrpc.UnaryServerInterceptor(s, o)
+	streamServer, b := fairsemgrpc.StreamServerInterceptor(s, o)
+	unaryClient, c := fairsemgrpc.UnaryClientInterceptor(s, o)
+	streamClient, d := fairsemgrpc.StreamClientInterceptor(s, o)
+	assert.True(t, unaryServer == nil && streamServer == nil && unaryClient == nil && streamClient == nil)
+	for name, err := range map[string]error{"UnaryServerInterceptor": a, "StreamServerInterceptor": b, "UnaryClientInterceptor": c, "StreamClientInterceptor": d} {
+		assert.ErrorIs(t, err, fairsem.ErrInvalid)
+		assert.ErrorContains(t, err, "fairsemgrpc."+name)
 	}
 }
 

@@ -560,52 +560,32 @@ func TestAdmitLetsNothingThroughThatTheLimitRefuses(t *testing.T) {
 	assert.Equal(t, http.StatusServiceUnavailable, answer(w.handler(hello, s, o), request(t)).StatusCode)
 }
 
-type notALimit struct{ fairsemhttp.Limit }
-
+// What makes a gate useless is in the tests of internal/gate; one row shows that it is checked.
 func TestHandlerThatCannotWorkIsNotMade(t *testing.T) {
 	w := newWorld(t)
-	client := w.Client()
 	s := w.Semaphore(1)
-	lock, err := client.Mutex(w.LimitName)
-	require.NoError(t, err)
 	next := http.HandlerFunc(hello)
-	of := func(*http.Request) (fairsemhttp.Limit, error) { return s, nil }
-	weight := func(*http.Request) int64 { return 1 }
 	for why, try := range map[string]struct {
-		next  http.Handler
-		limit fairsemhttp.Limit
-		o     fairsemhttp.Options
+		next http.Handler
+		o    fairsemhttp.Options
 	}{
-		"no next":          {nil, s, fairsemhttp.Options{}},
-		"no next function": {http.HandlerFunc(nil), s, fairsemhttp.Options{}},
-		"no limit":         {next, nil, fairsemhttp.Options{}},
-		"nil semaphore":    {next, (*fairsem.Semaphore)(nil), fairsemhttp.Options{}},
-		"nil mutex":        {next, (*fairsem.Mutex)(nil), fairsemhttp.Options{}},
-		"nil limiter":      {next, (*fairsem.Limiter)(nil), fairsemhttp.Options{}},
-		"zero semaphore":   {next, new(fairsem.Semaphore), fairsemhttp.Options{}},
-		"zero mutex":       {next, new(fairsem.Mutex), fairsemhttp.Options{}},
-		"zero limiter":     {next, new(fairsem.Limiter), fairsemhttp.Options{}},
-		"an inspector":     {next, client.Inspect(w.LimitName), fairsemhttp.Options{}},
-		"another type":     {next, notALimit{s}, fairsemhttp.Options{}},
-		"two limits":       {next, s, fairsemhttp.Options{LimitOf: of}},
-		"MaxWait":          {next, s, fairsemhttp.Options{MaxWait: -2}},
-		"OnUnavailable":    {next, s, fairsemhttp.Options{OnUnavailable: 2}},
-		"weight of mutex":  {next, lock, fairsemhttp.Options{Weight: weight}},
-		"policy name":      {next, s, fairsemhttp.Options{PolicyName: "é"}},
-		"policy line":      {next, s, fairsemhttp.Options{PolicyName: "a\r\nb"}},
+		"no next":          {nil, fairsemhttp.Options{}},
+		"no next function": {http.HandlerFunc(nil), fairsemhttp.Options{}},
+		"MaxWait":          {next, fairsemhttp.Options{MaxWait: -2}},
+		"policy name":      {next, fairsemhttp.Options{PolicyName: "é"}},
+		"policy line":      {next, fairsemhttp.Options{PolicyName: "a\r\nb"}},
 	} {
-		h, err := fairsemhttp.Handler(try.next, try.limit, try.o)
+		h, err := fairsemhttp.Handler(try.next, s, try.o)
 		assert.Nil(t, h, why)
 		assert.ErrorIs(t, err, fairsem.ErrInvalid, why)
-		if strings.HasPrefix(why, "no next") || strings.HasPrefix(why, "policy") {
-			continue
-		}
-		body := &closable{Reader: strings.NewReader("x")}
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:1", body)
-		_, err = (&fairsemhttp.Transport{Limit: try.limit, Options: try.o}).RoundTrip(r) //nolint:bodyclose // there is no response
-		assert.ErrorIs(t, err, fairsem.ErrInvalid, why)
-		assert.True(t, body.closed.Load(), why)
+		assert.ErrorContains(t, err, "fairsemhttp.Handler", why)
 	}
+	body := &closable{Reader: strings.NewReader("x")}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:1", body)
+	_, err := (&fairsemhttp.Transport{Limit: s, Options: fairsemhttp.Options{MaxWait: -2}}).RoundTrip(r) //nolint:bodyclose // there is no response
+	require.ErrorIs(t, err, fairsem.ErrInvalid)
+	assert.ErrorContains(t, err, "fairsemhttp.Transport")
+	assert.True(t, body.closed.Load())
 	assert.False(t, w.Status(s).Exists, "nothing was sent")
 }
 
