@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -163,7 +164,7 @@ func TestRefusalThatAnotherInterceptorWrapsHasNoNameOfALimit(t *testing.T) {
 	}
 	limited := func(limit fairsemgrpc.Limit) pb.TestServiceClient {
 		served := &service{unary: evicted, output: func(stream grpc.ServerStream) error { return evicted(stream.Context()) }}
-		options := append(outer, onServer(t, limit, fairsemgrpc.Options{MaxWait: time.Minute})...)
+		options := slices.Concat(outer, onServer(t, limit, fairsemgrpc.Options{MaxWait: time.Minute}))
 		return pb.NewTestServiceClient(dial(t, serve(t, served, options...)))
 	}
 	refusing, losing := limited(busy), limited(s)

@@ -116,16 +116,16 @@ func TestRequestThatIsRefusedGets503WithRetryAfterAndAProblem(t *testing.T) {
 	assert.ErrorIs(t, <-refused, fairsem.ErrNotAcquired)
 }
 
-// Where each call holds its unit for half a second and eight wait, one second is too early.
-func TestRetryAfterFollowsThePaceOfTheQueue(t *testing.T) {
-	w := newWorld(t)
-	s := w.Semaphore(1)
-	ctx, cancel := context.WithCancel(t.Context())
+// crowd has eight callers with these options share a unit, for half a second each, until the test ends. It returns when the pace of their
+// queue is known, and with it that a new call waits for longer than 3 s.
+func (w *world) crowd(s *fairsem.Semaphore, o fairsem.CallOptions) {
+	w.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
 	var calls sync.WaitGroup
 	for range 8 {
 		calls.Go(func() {
 			for ctx.Err() == nil {
-				_ = s.Do(ctx, 1, func(ctx context.Context) error { // ends with the test
+				_ = s.With(o).Do(ctx, 1, func(ctx context.Context) error { // ends with the test
 					select {
 					case <-time.After(500 * time.Millisecond):
 					case <-ctx.Done():
@@ -135,12 +135,21 @@ func TestRetryAfterFollowsThePaceOfTheQueue(t *testing.T) {
 			}
 		})
 	}
-	defer calls.Wait()
-	defer cancel()
+	w.Cleanup(func() {
+		cancel()
+		calls.Wait()
+	})
 	w.Eventually(func() bool {
 		wait, known := w.Status(s).ExpectedWait()
 		return known && wait > 3*time.Second
 	}, "the pace is not known")
+}
+
+// Where each call holds its unit for half a second and eight wait, one second is too early.
+func TestRetryAfterFollowsThePaceOfTheQueue(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	w.crowd(s, fairsem.CallOptions{})
 	h := w.handler(hello, s, fairsemhttp.Options{MaxWait: 50 * time.Millisecond})
 	w.Eventually(func() bool { // a machine that is busy answers too late for the pace
 		retry, err := strconv.Atoi(answer(h, request(t)).Header.Get("Retry-After"))
@@ -152,28 +161,7 @@ func TestRetryAfterFollowsThePaceOfTheQueue(t *testing.T) {
 func TestRetryAfterOfATenantDoesNotFollowTheQueueOfOthers(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(1)
-	ctx, cancel := context.WithCancel(t.Context())
-	var calls sync.WaitGroup
-	noisy := s.With(fairsem.CallOptions{Tenant: "noisy"})
-	for range 8 {
-		calls.Go(func() {
-			for ctx.Err() == nil {
-				_ = noisy.Do(ctx, 1, func(ctx context.Context) error { // ends with the test
-					select {
-					case <-time.After(500 * time.Millisecond):
-					case <-ctx.Done():
-					}
-					return nil
-				})
-			}
-		})
-	}
-	defer calls.Wait()
-	defer cancel()
-	w.Eventually(func() bool {
-		wait, known := w.Status(s).ExpectedWait()
-		return known && wait > 3*time.Second
-	}, "the pace is not known")
+	w.crowd(s, fairsem.CallOptions{Tenant: "noisy"})
 	h := w.handler(hello, nil, fairsemhttp.Options{MaxWait: fairsemhttp.NoWait, LimitOf: func(r *http.Request) (fairsemhttp.Limit, error) {
 		return s.With(fairsem.CallOptions{Tenant: r.Header.Get("Customer")}), nil
 	}})
