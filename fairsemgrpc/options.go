@@ -94,20 +94,12 @@ func newInterceptor(name string, limit Limit, o Options, wait time.Duration) (*i
 
 // enter lends a permit to a call. The loan has none if the call needs none. The error is a [refusal]; the loan has ended then.
 func (i *interceptor) enter(ctx context.Context, method string, loan *held.Loan) error {
-	loan.Scope.Begin(ctx)
-	entered := false
-	defer func() {
-		if !entered { // also after a panic of LimitOf
-			loan.End()
-		}
-	}()
-	granted, err := i.gate.Enter(ctx, &loan.Scope, call{ctx, method})
-	if err != nil {
-		if i.onRefused != nil {
-			i.onRefused(ctx, method, err)
-		}
-		return refuse(ctx, granted.Limit, err)
+	granted, err := i.gate.Lend(ctx, loan, call{ctx, method})
+	if err == nil {
+		return nil
 	}
-	loan.Permit, entered = granted.Permit, true
-	return nil
+	if i.onRefused != nil {
+		i.onRefused(ctx, method, err)
+	}
+	return refuse(ctx, granted.Limit, err)
 }

@@ -33,16 +33,13 @@ type Transport struct {
 // [fairsem.ErrInvalid] before any I/O.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	l := new(loan)
-	l.Scope.Begin(r.Context())
-	granted, err := t.enter(&l.Scope, r)
-	switch {
+	switch err := t.enter(&l.Loan, r); {
 	case err != nil:
 		return nil, err
-	case granted.Permit == nil:
-		l.Scope.End()
+	case l.Permit == nil:
+		l.End()
 		return t.base().RoundTrip(r)
 	}
-	l.Permit = granted.Permit
 	return t.send(r, l)
 }
 
@@ -62,27 +59,25 @@ func (t *Transport) base() http.RoundTripper {
 
 const transportName = "fairsemhttp.Transport" // in errors
 
-// enter waits for a permit. Beside an error, the scope has ended and the body is closed.
-func (t *Transport) enter(scope *held.Scope, r *http.Request) (granted gate.Grant[Limit], err error) {
+// enter lends a permit to a request, none if it needs none. Beside an error, and after a panic of a function of Options, the loan has
+// ended and the body is closed.
+func (t *Transport) enter(loan *held.Loan, r *http.Request) error {
 	entered := false
 	defer func() {
-		if entered {
-			return
-		}
-		scope.End() // also after a panic of a function of Options
-		if r.Body != nil {
+		if !entered && r.Body != nil {
 			_ = r.Body.Close() // as a RoundTripper must; its error changes nothing
 		}
 	}()
 	if t == nil {
-		return granted, gate.Invalid(transportName, "it is nil")
+		return gate.Invalid(transportName, "it is nil")
 	}
 	g := gateOf(transportName, t.Limit, t.Options)
-	if err = g.Check(); err == nil {
-		granted, err = g.Enter(r.Context(), scope, r)
+	err := g.Check()
+	if err == nil {
+		_, err = g.Lend(r.Context(), loan, r)
 	}
 	entered = err == nil
-	return granted, err
+	return err
 }
 
 // send sends a request that has a permit. The permit is released here unless there is a body that holds it.

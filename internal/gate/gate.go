@@ -86,6 +86,21 @@ func (g *Gate[R, L]) Enter(ctx context.Context, scope *held.Scope, r R) (Grant[L
 	return granted, err
 }
 
+// Lend is Enter for a loan, which it begins with ctx and which then has the permit, if the request needs one. Beside an error, and
+// after a panic of a function of the gate, the loan has ended.
+func (g *Gate[R, L]) Lend(ctx context.Context, loan *held.Loan, r R) (Grant[L], error) {
+	loan.Scope.Begin(ctx)
+	lent := false
+	defer func() {
+		if !lent {
+			loan.End()
+		}
+	}()
+	granted, err := g.Enter(ctx, &loan.Scope, r)
+	loan.Permit, lent = granted.Permit, err == nil
+	return granted, err
+}
+
 func (g *Gate[R, L]) limitOf(r R) (none L, err error) {
 	if g.LimitOf == nil {
 		return g.Limit, nil

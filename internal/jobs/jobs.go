@@ -85,13 +85,6 @@ func (r *Runner[J, L]) Run(ctx context.Context, job J, work func(context.Context
 
 // enter lends a permit to a job. The loan has none if the job needs none, and has ended beside an error.
 func (r *Runner[J, L]) enter(ctx context.Context, loan *held.Loan, job J, stays bool) (L, error) {
-	loan.Scope.Begin(ctx)
-	entered := false
-	defer func() {
-		if !entered { // also after a panic of LimitOf
-			loan.End()
-		}
-	}()
 	g := r.gate
 	switch {
 	case stays:
@@ -101,8 +94,7 @@ func (r *Runner[J, L]) enter(ctx context.Context, loan *held.Loan, job J, stays 
 	default:
 		g.MaxWait = bounded(ctx, g.MaxWait)
 	}
-	granted, err := g.Enter(ctx, &loan.Scope, request[J]{ctx, job})
-	loan.Permit, entered = granted.Permit, err == nil
+	granted, err := g.Lend(ctx, loan, request[J]{ctx, job})
 	return granted.Limit, err
 }
 
