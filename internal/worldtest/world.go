@@ -78,8 +78,8 @@ func (w *World) Eventually(is func() bool, why string) {
 	require.Eventually(w, is, time.Minute, 5*time.Millisecond, why)
 }
 
-// EventuallyInARow waits until a condition holds 100 times in a row, which no condition does that fails now and then of itself; one that
-// fails only where a machine is busy does.
+// EventuallyInARow waits until a condition holds 100 times in a row. A failure now and then of a busy machine only repeats that. What
+// fails in one of five tries never passes.
 func (w *World) EventuallyInARow(is func() bool, why string) {
 	w.Helper()
 	w.Eventually(func() bool {
