@@ -81,8 +81,8 @@ func TestCallFromBeforeAChangeDoesNotUndoIt(t *testing.T) {
 	t.Parallel()
 	d := &declarations{began: time.Now()}
 	q := protocol.LimitSpec{Limit: 10}
-	of := func(share int64) *Semaphore { return &Semaphore{opts: CallOptions{Tenant: "x", Share: share}} }
-	one, two := of(1).opts.account(), of(2).opts.account()
+	of := func(share int64) *CallOptions { return &CallOptions{Tenant: "x", Share: share} }
+	one, two := of(1).account(), of(2).account()
 	before, after := time.Now(), time.Now().Add(time.Second)
 	first := d.declareTenant("api", q, one, before)
 	second := d.declareTenant("api", q, two, after)
@@ -90,7 +90,7 @@ func TestCallFromBeforeAChangeDoesNotUndoIt(t *testing.T) {
 	assert.Equal(t, second, d.declareTenant("api", q, two, after.Add(time.Second)), "it is still what was declared last")
 
 	r := &request{state: &nameState{name: "api", host: &host{declared: d}}, key: requestKey{spec: q}}
-	older, newer := &ticket{sem: of(1), asked: before}, &ticket{sem: of(2), asked: after}
+	older, newer := &ticket{opts: of(1), asked: before}, &ticket{opts: of(2), asked: after}
 	for _, tickets := range [][]*ticket{{older, newer}, {newer, older}} {
 		assert.Equal(t, []protocol.TenantSpec{{Name: "x", Share: 2, After: second}}, r.tenantsLocked(tickets), "of two tickets in one call")
 	}

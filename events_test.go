@@ -270,7 +270,7 @@ func TestUnobservedEventsCostNoAllocation(t *testing.T) {
 		"no observer": newEvents(nil, nil, nil), "a logger at Info": newEvents(nil, info, nil),
 	} {
 		v := &nameState{host: &host{events: e, clock: clock.New()}, name: "a"}
-		a := &ticket{state: v, sem: &Semaphore{Inspector: new(Inspector)}, id: "id", weight: 1, numbers: []int64{0}, values: background, observed: e.wants(background)}
+		a := &ticket{state: v, opts: new(CallOptions), id: "id", weight: 1, numbers: []int64{0}, values: background, observed: e.wants(background)}
 		a.hold.begin(v.host.clock, time.Now(), time.Now(), window{sent: v.host.clock.Now(), ttl: time.Hour})
 		failure := errors.New("failure")
 		assert.Zero(t, testing.AllocsPerRun(100, func() {

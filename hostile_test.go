@@ -60,7 +60,7 @@ func newOfflineClient(t *testing.T) *offlineClient {
 	l := &offlineClient{client: c}
 	for i := range l.all {
 		one := &ticket{
-			state: v, seq: firstSeq + int64(i), id: c.keyspace.TicketID(firstSeq+int64(i), "", false), weight: 1, sem: &Semaphore{Inspector: &Inspector{}}, ttl: time.Hour,
+			state: v, seq: firstSeq + int64(i), id: c.keyspace.TicketID(firstSeq+int64(i), "", false), weight: 1, opts: new(CallOptions), ttl: time.Hour,
 			values: background, done: make(chan struct{}), released: make(chan struct{}), phase: phase(i), busy: true,
 			epoch: theEpoch,
 		}

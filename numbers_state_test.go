@@ -90,13 +90,13 @@ func TestRequestHasRoomForWhatItsUnitsWithNumbersCost(t *testing.T) {
 	t.Parallel()
 	var tickets []*ticket
 	for _, units := range []int64{protocol.MaxNumbers, 200, 1, 1} {
-		tickets = append(tickets, &ticket{weight: units, sem: &Semaphore{opts: CallOptions{Numbered: true}}})
+		tickets = append(tickets, &ticket{weight: units, opts: &CallOptions{Numbered: true}})
 	}
 	r := &request{}
 	assert.Equal(t, 1, r.room(tickets, protocol.MaxIDs), "125 and 1 of 150, and 25 and 1 more are too many")
 	r.add(r.key, tickets[:1])
 	assert.Equal(t, 0, r.room(tickets[1:], protocol.MaxIDs))
 	assert.Equal(t, 2, r.room(tickets[2:], protocol.MaxIDs))
-	tickets[1].sem.opts.Numbered = false
+	tickets[1].opts.Numbered = false
 	assert.Equal(t, 3, r.room(tickets[1:], protocol.MaxIDs), "only numbers cost more")
 }

@@ -2,6 +2,7 @@ package fairsem
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 const (
@@ -115,4 +118,103 @@ func (o Options) withDefaults() Options {
 		o.Label = host[:min(len(host), maxLabel-len(pid))] + pid
 	}
 	return o
+}
+
+// CallOptions change how a call behaves. The zero value changes nothing.
+type CallOptions struct {
+	// HeadStart adds the call to the queue as if it had come this much earlier. It is a priority that starves no other call:
+	// a call that has waited longer than that is granted first all the same.
+	HeadStart time.Duration
+
+	// MaxQueue, if above 0, makes Acquire return ErrQueueFull instead of becoming waiter number MaxQueue+1, where tenants share the
+	// name: of its tenant.
+	MaxQueue int64
+
+	// MaxWait, if above 0, is how long a call waits before it returns ErrNotAcquired. The context of the call can then be that
+	// of the work that follows, as in Do. If Redis has not answered by then, the error is ErrUnavailable, too.
+	MaxWait time.Duration
+
+	// TTL replaces Options.TTL, unless it is zero.
+	TTL time.Duration
+
+	// NoRefresh leaves the permit without renewals, so that it ends when nine tenths of TTL are over. Redis grants the units again
+	// after a TTL.
+	NoRefresh bool
+
+	// Tenant is on whose account the units are: a customer, a queue, a user. Tenants share the limit fairly, however many calls
+	// of each wait: of those that wait, the next grant goes to the one that holds the fewest units per Share, and of its calls to
+	// the first. What nobody else wants a tenant can have alone, and nothing is taken from a holder. The empty Tenant
+	// is one like any other. At most 128 bytes, any bytes.
+	Tenant string
+
+	// Share is the weight of the Tenant beside others: with shares of 2 and 1, the one gets twice the units of the other while both
+	// have calls that wait. 1 if 0; at most 1,000,000.
+	Share int64
+
+	// TenantLimit, if above 0, is the most units that the Tenant may hold at once. While it holds them its calls wait, and hold up no
+	// other tenant.
+	//
+	// Share and TenantLimit belong to the tenant of that name. As with limits, what a process declared last stands, and each call of the
+	// tenant declares both: one without a TenantLimit removes it.
+	TenantLimit int64
+
+	// Numbered gives each unit of the permit a number, the lowest that is free: see [Permit.Number]. Calls with and without it can
+	// share a name; the units of the others have no numbers. For a Limiter, and for more than 1,000 units, which includes the writer
+	// of an RWMutex, the error is ErrInvalid. What a Weighted holds has numbers that only an Inspector shows.
+	Numbered bool
+}
+
+// latest is when the wait of a call that began at asked is over; zero: never.
+func (o CallOptions) latest(asked time.Time) time.Time {
+	if o.MaxWait == 0 {
+		return time.Time{}
+	}
+	return asked.Add(o.MaxWait)
+}
+
+// cutShort is latest, or the deadline of ctx if that comes first.
+func (o CallOptions) cutShort(ctx context.Context, asked time.Time) time.Time {
+	latest := o.latest(asked)
+	if deadline, ok := ctx.Deadline(); ok && (latest.IsZero() || deadline.Before(latest)) {
+		return deadline
+	}
+	return latest
+}
+
+func (o CallOptions) check() error {
+	if o.HeadStart < 0 || o.HeadStart > maxHeadStart {
+		return fmt.Errorf("%w: HeadStart %v is not between 0 and %v", ErrInvalid, o.HeadStart, maxHeadStart)
+	}
+	if o.MaxQueue < 0 || o.MaxQueue > protocol.MaxUnits {
+		return fmt.Errorf("%w: MaxQueue %d is not between 0 and %d", ErrInvalid, o.MaxQueue, int64(protocol.MaxUnits))
+	}
+	if o.MaxWait < 0 {
+		return fmt.Errorf("%w: MaxWait %v is below 0", ErrInvalid, o.MaxWait)
+	}
+	if o.TTL != 0 {
+		if err := checkTTL(o.TTL); err != nil {
+			return fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+	}
+	return o.checkTenant()
+}
+
+func (o CallOptions) checkTenant() error {
+	switch {
+	case len(o.Tenant) > protocol.MaxTenant:
+		return fmt.Errorf("%w: Tenant %.40q... has %d bytes, more than %d", ErrInvalid, o.Tenant, len(o.Tenant), protocol.MaxTenant)
+	case o.Share < 0 || o.Share > protocol.MaxShare:
+		return fmt.Errorf("%w: Share %d is not between 0 and %d", ErrInvalid, o.Share, protocol.MaxShare)
+	case o.TenantLimit < 0 || o.TenantLimit > protocol.MaxUnits:
+		return fmt.Errorf("%w: TenantLimit %d is not between 0 and %d", ErrInvalid, o.TenantLimit, int64(protocol.MaxUnits))
+	}
+	return nil
+}
+
+// account returns on whose account a call is, and what it declares of that tenant.
+func (o CallOptions) account() account {
+	if o.Tenant == "" && o.Share == 0 && o.TenantLimit == 0 {
+		return account{}
+	}
+	return account{tenant: o.Tenant, share: max(1, o.Share), limit: o.TenantLimit}
 }

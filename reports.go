@@ -19,7 +19,7 @@ func (t *ticket) context() context.Context { return context.WithoutCancel(t.valu
 // reportWaiting reports that t is in the queue. The position itself is reported to no one: it authenticates wake messages.
 func (t *ticket) reportWaiting(e *events) {
 	if t.observed && t.position == 0 {
-		e.emit(WaitStartedEvent{At: time.Now(), Context: t.context(), Name: t.state.name, ID: t.id, Tenant: t.sem.opts.Tenant, Weight: t.weight})
+		e.emit(WaitStartedEvent{At: time.Now(), Context: t.context(), Name: t.state.name, ID: t.id, Tenant: t.opts.Tenant, Weight: t.weight})
 	}
 }
 
@@ -34,13 +34,13 @@ func (t *ticket) reportGranted(e *events) {
 	}
 	if t.lapses() {
 		e.emit(AllowedEvent{
-			At: t.hold.at, Context: t.context(), Name: t.state.name, ID: t.id, Tenant: t.sem.opts.Tenant, Weight: t.weight,
+			At: t.hold.at, Context: t.context(), Name: t.state.name, ID: t.id, Tenant: t.opts.Tenant, Weight: t.weight,
 			Queued: t.position != 0, Waited: t.hold.waited, By: by,
 		})
 		return
 	}
 	e.emit(GrantedEvent{
-		At: t.hold.at, Context: t.context(), Name: t.state.name, ID: t.id, Tenant: t.sem.opts.Tenant, Weight: t.weight,
+		At: t.hold.at, Context: t.context(), Name: t.state.name, ID: t.id, Tenant: t.opts.Tenant, Weight: t.weight,
 		Queued: t.position != 0, Waited: t.hold.waited, Token: t.token, Numbers: slices.Clone(t.numbers), By: by,
 	})
 }
@@ -52,7 +52,7 @@ func (t *ticket) reportNotAcquired(e *events, name string, err error) {
 	}
 	now := time.Now()
 	e.emit(NotAcquiredEvent{
-		At: now, Context: t.context(), Name: name, ID: t.id, Tenant: t.sem.opts.Tenant, Weight: t.weight,
+		At: now, Context: t.context(), Name: name, ID: t.id, Tenant: t.opts.Tenant, Weight: t.weight,
 		Queued: t.position != 0, Waited: now.Sub(t.asked), Err: err,
 	})
 }
@@ -64,7 +64,7 @@ func (t *ticket) reportPositionLost(e *events) {
 	}
 	now := time.Now()
 	e.emit(PositionLostEvent{
-		At: now, Context: t.context(), Name: t.state.name, ID: t.id, Tenant: t.sem.opts.Tenant, Weight: t.weight,
+		At: now, Context: t.context(), Name: t.state.name, ID: t.id, Tenant: t.opts.Tenant, Weight: t.weight,
 		Queued: t.position != 0, Waited: now.Sub(t.asked),
 	})
 }
@@ -86,12 +86,12 @@ func (t *ticket) reportEnd(e *events, c *clock.Clock, err error) {
 	switch {
 	case errors.Is(err, ErrLost):
 		e.emit(LostEvent{
-			At: time.Now(), Context: t.context(), Name: t.state.name, ID: t.id, Tenant: t.sem.opts.Tenant, Weight: t.weight,
+			At: time.Now(), Context: t.context(), Name: t.state.name, ID: t.id, Tenant: t.opts.Tenant, Weight: t.weight,
 			Token: t.token, Numbers: slices.Clone(t.numbers), Held: t.held(c.Now()), Err: err,
 		})
 	case t.observed || err != nil:
 		e.emit(ReleasedEvent{
-			At: time.Now(), Context: t.context(), Name: t.state.name, ID: t.id, Tenant: t.sem.opts.Tenant, Weight: t.weight,
+			At: time.Now(), Context: t.context(), Name: t.state.name, ID: t.id, Tenant: t.opts.Tenant, Weight: t.weight,
 			Token: t.token, Numbers: slices.Clone(t.numbers), Held: t.held(c.Now()), Err: err,
 		})
 	}

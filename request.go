@@ -128,7 +128,7 @@ func (r *request) namesTenants() bool {
 
 // isOfOneTenant reports whether all tickets of a request are of one tenant, or of none.
 func (r *request) isOfOneTenant() bool {
-	isOther := func(t *ticket) bool { return t.sem.opts.Tenant != r.tickets[0].sem.opts.Tenant }
+	isOther := func(t *ticket) bool { return t.opts.Tenant != r.tickets[0].opts.Tenant }
 	return !slices.ContainsFunc(r.tickets, isOther) && !slices.ContainsFunc(r.released, isOther)
 }
 

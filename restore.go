@@ -69,9 +69,9 @@ func (v *nameState) noteEpochLocked(epoch int64, sent time.Time) {
 // restoreLocked restores t. A permit that is never renewed gets the rest of its lease.
 func (v *nameState) restoreLocked(t *ticket) {
 	lease := t.ttl
-	if t.sem.opts.NoRefresh && t.phase == holding {
+	if t.opts.NoRefresh && t.phase == holding {
 		now := v.host.clock.Now()
 		lease = t.lease.after(lease, now.Asleep).Sub(now.Time)
 	}
-	v.submitLocked(t, requestKey{script: protocol.RestoreScript, spec: t.sem.spec, lease: lease})
+	v.submitLocked(t, requestKey{script: protocol.RestoreScript, spec: t.spec, lease: lease})
 }

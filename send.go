@@ -188,7 +188,7 @@ func (r *request) fullCallLocked(d protocol.Declaration) protocol.Call {
 		return protocol.Reduce(v.about, d, r.tickets, r.keepsLocked())
 	default:
 		hold := !slices.ContainsFunc(r.tickets, func(t *ticket) bool {
-			return t.phase != holding || t.sem.opts.Numbered && t.isOutdated(v.epoch)
+			return t.phase != holding || t.opts.Numbered && t.isOutdated(v.epoch)
 		})
 		return protocol.Refresh(v.about, d, k.lease, hold, r.tickets)
 	}
@@ -207,7 +207,7 @@ func (r *request) claimsLocked() (had protocol.Claims) {
 		had.Numbers = append(had.Numbers, t.number())
 		had.Units = append(had.Units, t.keeps())
 	}
-	if slices.ContainsFunc(r.tickets, func(t *ticket) bool { return t.sem.opts.Numbered }) {
+	if slices.ContainsFunc(r.tickets, func(t *ticket) bool { return t.opts.Numbered }) {
 		for _, t := range r.tickets {
 			had.Lists = append(had.Lists, protocol.NumberList(t.keptNumbers()))
 		}

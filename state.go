@@ -26,7 +26,7 @@ func (v *nameState) open(t *ticket) bool {
 }
 
 func (v *nameState) askLocked(t *ticket) {
-	v.submitLocked(t, requestKey{script: protocol.AcquireScript, spec: t.sem.spec, params: t.params()})
+	v.submitLocked(t, requestKey{script: protocol.AcquireScript, spec: t.spec, params: t.params()})
 }
 
 // refreshLocked queries tickets, and renews those that Redis has, in as few calls as possible. It skips tickets whose last
@@ -38,8 +38,8 @@ func (v *nameState) refreshLocked(tickets ...*ticket) {
 			continue
 		}
 		t.busy, t.recheck = true, false
-		k := requestKey{script: protocol.RefreshScript, spec: t.sem.spec, lease: t.ttl}
-		if t.phase == holding && t.sem.opts.NoRefresh {
+		k := requestKey{script: protocol.RefreshScript, spec: t.spec, lease: t.ttl}
+		if t.phase == holding && t.opts.NoRefresh {
 			k.lease = 0
 		}
 		calls[k] = append(calls[k], t)
@@ -52,7 +52,7 @@ func (v *nameState) refreshLocked(tickets ...*ticket) {
 // releaseLocked sends the release of a leaving ticket. If an acquire of it may still be in flight, a tombstone makes sure
 // that it comes too late.
 func (v *nameState) releaseLocked(t *ticket) {
-	k := requestKey{script: protocol.ReleaseScript, spec: t.sem.spec}
+	k := requestKey{script: protocol.ReleaseScript, spec: t.spec}
 	if t.maybeApplied {
 		k.tombstone = t.ttl
 	}
@@ -161,12 +161,12 @@ type answer struct {
 // isOther reports whether Redis has another grant of t than the one on which its holder relies. A server that had lost the one may
 // have given the units other numbers, and theirs to others.
 func (a answer) isOther(t *ticket) bool {
-	return t.phase == holding && t.sem.opts.Numbered && a.State == protocol.Held && a.Number != 0 && a.Number != t.token && a.sent.After(t.hold.at)
+	return t.phase == holding && t.opts.Numbered && a.State == protocol.Held && a.Number != 0 && a.Number != t.token && a.sent.After(t.hold.at)
 }
 
 // isUnchecked reports whether an answer from a new epoch does not say which grant of t it is about.
 func (a answer) isUnchecked(t *ticket) bool {
-	return t.phase == holding && t.sem.opts.Numbered && a.verb == protocol.RefreshScript && a.Number == 0 && t.isOutdated(a.epoch)
+	return t.phase == holding && t.opts.Numbered && a.verb == protocol.RefreshScript && a.Number == 0 && t.isOutdated(a.epoch)
 }
 
 // learnLocked handles the result of one ticket's operation.
@@ -217,7 +217,7 @@ func (v *nameState) acceptLocked(t *ticket, e effect, a answer) {
 
 // applyLocked does what comes next for a ticket, and returns what that is: some effects need more than the situation.
 func (v *nameState) applyLocked(t *ticket, s situation) effect {
-	s.phase, s.busy, s.known, s.maybeApplied, s.neverRenewed = t.phase, t.busy, t.known, t.maybeApplied, t.sem.opts.NoRefresh
+	s.phase, s.busy, s.known, s.maybeApplied, s.neverRenewed = t.phase, t.busy, t.known, t.maybeApplied, t.opts.NoRefresh
 	e := next(s)
 	switch e {
 	case doAsk:
@@ -309,7 +309,7 @@ func (v *nameState) grantedLocked(g grantNotice) {
 	case t.phase == holding && g.Token == 0 && g.Position == t.token:
 		v.recheckLocked(t) // it was evicted
 	case t.phase != waiting || t.position != g.Position || g.Token != 0 && t.epoch != g.epoch:
-	case len(g.Numbers) > 0 && !t.sem.opts.Numbered: // not one of ours
+	case len(g.Numbers) > 0 && !t.opts.Numbered: // not one of ours
 	case g.Token == 0:
 		v.recheckLocked(t) // removed from the queue, and Acquire tries again; or a nearer deadline, which the answer has
 	default:
@@ -343,8 +343,8 @@ func early(ms int64) time.Duration {
 func (v *nameState) grantLocked(t *ticket, token int64, numbers []int64, fresh bool) {
 	t.token, t.numbers = token, numbers
 	now := v.host.clock.Now()
-	unnumbered := t.sem.opts.Numbered && len(numbers) == 0
-	if t.lease.left(now) < t.lease.margin() || (t.sem.opts.NoRefresh || v.host.replicas > 0 || unnumbered) && !fresh {
+	unnumbered := t.opts.Numbered && len(numbers) == 0
+	if t.lease.left(now) < t.lease.margin() || (t.opts.NoRefresh || v.host.replicas > 0 || unnumbered) && !fresh {
 		v.moveLocked(t, waiting)
 		v.recheckLocked(t)
 		return

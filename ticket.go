@@ -31,8 +31,9 @@ type ticket struct {
 	state    *nameState
 	seq      int64
 	id       string
-	weight   int64      // units that it asks for
-	sem      *Semaphore // what its caller declares and wants
+	weight   int64              // units that it asks for
+	opts     *CallOptions       // of the handle that asked, which never change
+	spec     protocol.LimitSpec // that the handle declares
 	ttl      time.Duration
 	waits    bool            // in the queue, if it is not granted at once
 	observed bool            // its events are wanted
@@ -76,17 +77,18 @@ func (t *ticket) PermitID() string { return t.id }
 func (t *ticket) Units() int64 { return t.weight }
 
 // account is on whose account t is.
-func (t *ticket) account() account { return t.sem.opts.account() }
+func (t *ticket) account() account { return t.opts.account() }
 
 // params are those of the acquire of t.
 func (t *ticket) params() protocol.AcquireParams {
-	o := &t.sem.opts
-	return protocol.AcquireParams{TTL: t.ttl, Wait: t.waits, MaxQueue: o.MaxQueue, HeadStart: o.HeadStart, Numbered: o.Numbered}
+	return protocol.AcquireParams{
+		TTL: t.ttl, Wait: t.waits, MaxQueue: t.opts.MaxQueue, HeadStart: t.opts.HeadStart, Numbered: t.opts.Numbered,
+	}
 }
 
 // cost is how many tickets without numbers take Redis as long as t.
 func (t *ticket) cost() int {
-	if t.sem.opts.Numbered {
+	if t.opts.Numbered {
 		return protocol.Cost(t.weight)
 	}
 	return 1
@@ -134,7 +136,7 @@ func (t *ticket) keeps() int64 {
 func (t *ticket) keptNumbers() []int64 { return t.numbers[:min(int64(len(t.numbers)), t.keeps())] }
 
 // lapses reports whether a grant of t is never released, but expires after the window of a rate limit.
-func (t *ticket) lapses() bool { return t.sem.spec.Window > 0 }
+func (t *ticket) lapses() bool { return t.spec.Window > 0 }
 
 func (t *ticket) isDone() bool {
 	select {
@@ -147,7 +149,7 @@ func (t *ticket) isDone() bool {
 
 // renewable reports whether t may be refreshed now.
 func (t *ticket) renewable() bool {
-	return !t.busy && (t.phase == waiting || t.phase == holding && !t.sem.opts.NoRefresh)
+	return !t.busy && (t.phase == waiting || t.phase == holding && !t.opts.NoRefresh)
 }
 
 // isOverdue reports whether t has a permit that may no longer be relied on.
@@ -218,7 +220,7 @@ func (t *ticket) nextDeadline(asleep time.Duration) time.Time {
 // whyOver returns why the lease of t is over by the clock.
 func (t *ticket) whyOver(asleep time.Duration) error {
 	switch {
-	case t.sem.opts.NoRefresh:
+	case t.opts.NoRefresh:
 		return errNoRefreshExpired
 	case asleep > t.lease.sent.Asleep:
 		return errAsleep

@@ -42,7 +42,7 @@ func TestAnswerCountsTheCallersThatItWakesOfANameWithAQueue(t *testing.T) {
 			onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 				all := asks(c, "a", 3, CallOptions{})
 				w.next()
-				k := requestKey{script: protocol.AcquireScript, spec: all[0].sem.spec, params: all[0].params()}
+				k := requestKey{script: protocol.AcquireScript, spec: all[0].spec, params: all[0].params()}
 				assert.Equal(t, test.want, answers(t, k, all, test.acquired...))
 			})
 		})
@@ -54,7 +54,7 @@ func TestAnswerToAReleaseCountsThoseWhoReleasedAndThoseItGrants(t *testing.T) {
 		all := asks(c, "a", 4, CallOptions{})
 		w.next()
 		const held, waiting = int64(protocol.Held), int64(protocol.Waiting)
-		k := requestKey{script: protocol.AcquireScript, spec: all[0].sem.spec, params: all[0].params()}
+		k := requestKey{script: protocol.AcquireScript, spec: all[0].spec, params: all[0].params()}
 		answers(t, k, all, held, 10, held, 11, waiting, 12, waiting, 13)
 		release := requestKey{script: protocol.ReleaseScript, spec: k.spec}
 		for _, released := range all[:2] {
@@ -71,7 +71,7 @@ func TestAnswerCountsThePartsThatItConfirms(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		all := asks(c, "a", 2, CallOptions{})
 		w.next()
-		k := requestKey{script: protocol.AcquireScript, spec: all[0].sem.spec, params: all[0].params()}
+		k := requestKey{script: protocol.AcquireScript, spec: all[0].spec, params: all[0].params()}
 		all[0].weight = 3
 		answers(t, k, all, int64(protocol.Held), 10, int64(protocol.Waiting), 11)
 		all[0].busy = true
