@@ -399,6 +399,20 @@ func TestEvictionIsFoundByTheNextRefreshWithAllMessagesLost(t *testing.T) {
 	assert.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrEvicted)
 }
 
+// A release that came before the message, or instead of it, reported a permit that had expired.
+func TestReleaseOfAnEvictedPermitIsErrEvictedBeforeItsHolderIsNotified(t *testing.T) {
+	w := securely(t, append(rights(t), "-publish")...)
+	w.ttl = time.Hour // no refresh finds it
+	operator := w.semaphore()
+	for _, s := range []*fairsem.Semaphore{w.semaphore(), w.semaphore().With(fairsem.CallOptions{Tenant: "a"})} {
+		p := w.must(s.Acquire(t.Context(), 1))
+		require.NoError(t, operator.Evict(t.Context(), p.ID()))
+		err := p.Release(t.Context())
+		assert.ErrorIs(t, err, fairsem.ErrLost)
+		wrong(t, err, fairsem.ErrEvicted, fmt.Sprintf("release %q: permit lost: evicted", w.name))
+	}
+}
+
 // waiters returns the ids of the waiters.
 func (w *world) waiters(s *fairsem.Semaphore) map[string]bool {
 	w.t.Helper()

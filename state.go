@@ -380,10 +380,14 @@ func (v *nameState) renewLocked(t *ticket, sent clock.Instant) {
 }
 
 // concludeLocked removes t with the outcome of its release. If there was nothing to release, the permit was lost before,
-// unless an earlier release may have been executed, or Redis has lost its state.
+// unless an earlier release may have been executed, which leaves the same behind as an eviction, or Redis has lost its state.
 func (v *nameState) concludeLocked(t *ticket, a answer) {
 	var err error
-	if a.State != protocol.Held && t.hold.begun && !t.releaseMaybeApplied && t.epoch == a.epoch {
+	switch {
+	case a.State == protocol.Held || !t.hold.begun || t.releaseMaybeApplied || t.epoch != a.epoch:
+	case a.State == protocol.Evicted:
+		err = errHolderEvicted // the message about it is still on its way
+	default:
 		err = lostFor(errMissing)
 	}
 	v.removeLocked(t, err)

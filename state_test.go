@@ -325,6 +325,21 @@ func TestReleaseOfALostPermitReportsTheLossHoweverItIsDetected(t *testing.T) {
 	})
 }
 
+// An applied release with a tombstone leaves behind what an eviction does.
+func TestReleaseThatMayHaveBeenAppliedBeforeReportsNoEviction(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		a := asks(c, "a", 1, CallOptions{})[0]
+		w.carries("acquire a: 1").grantAll(10)
+		<-a.done
+		a.state.leave(a)
+		w.carries("release a: 1").breaks()
+		time.Sleep(lastRetry)
+		w.carries("release a: 1").answers(1, -1, 0, 1, int64(protocol.Evicted), 0)
+		<-a.released
+		assert.NoError(t, a.releaseErr)
+	})
+}
+
 // Redis may have refused the call because of the acquire, and part of the call may have been executed.
 func TestReleaseIsRetriedAloneWhenTheAcquireThatCarriedItIsRefused(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {

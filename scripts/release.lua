@@ -4,7 +4,7 @@
 --         overdue  1: the leases of these ids have ended, so holders count as expired, except for grants of a rate,
 --                  which are meant to expire; 0: they have not
 --         .. ids
--- Results: the previous state of each id, HELD, WAITING or GONE, without a number
+-- Results: the previous state of each id, HELD, WAITING, EVICTED (or released) or GONE, without a number
 -- First write: ZREM, so that it works under OOM.
 
 -- include semaphore.lua

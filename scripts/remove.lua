@@ -59,9 +59,12 @@ local function remove(ids, first)
   return states
 end
 
--- release removes the ids in ARGV from index first on, and replies with the previous state of each.
+-- release removes the ids in ARGV from index first on, and replies with the previous state of each. One of which only the deadline is left
+-- was evicted, or released before.
 local function release(first)
-  for _, state in ipairs(remove(ARGV, first)) do
+  local deadlines = redis.call("ZMSCORE", timeout, unpack(ARGV, first))
+  for i, state in ipairs(remove(ARGV, first)) do
+    if state == GONE and (tonumber(deadlines[i]) or 0) > now then state = EVICTED end
     reply[size + 1], reply[size + 2] = state, 0
     size = size + 2
   end

@@ -805,6 +805,20 @@ func TestReleaseRemovesHoldersAndWaiters(t *testing.T) {
 		call:  releasing(3, 0),
 		reply: "gone",
 	}, {
+		name:  "an id that was evicted, beside one whose tombstone has expired",
+		seed:  "owner you:1=5 | timeout me:2=-10s me:1=20s you:1=20s | counter 6" + meta,
+		ids:   []string{"me:1", "me:2"},
+		call:  releasing(3, 0),
+		reply: "evicted, gone",
+		state: "owner you:1=5 | timeout you:1=20s | counter 6" + meta,
+	}, {
+		name:  "an id that was released with a tombstone, and was evicted as far as is known",
+		seed:  "owner you:1=5 | timeout me:1=20s you:1=20s | counter 6" + meta,
+		ids:   []string{"me:1"},
+		call:  releasing(3, 30*time.Second),
+		reply: "evicted",
+		state: "owner you:1=5 | timeout you:1=20s me:1=30s | counter 6" + meta,
+	}, {
 		name:  "a holder, a waiter and an unknown id in one call",
 		seed:  "owner me:1=5 you:1=6 | queue me:2=7 | timeout me:1=20s me:2=20s you:1=20s | counter 7 | weight me:2=2" + meta,
 		ids:   []string{"me:1", "me:2", "me:3"},
