@@ -70,7 +70,9 @@ func (l *Limiter) Wait(ctx context.Context, n int64) error {
 // Allow asks for n units and takes them if they are free and no other call waits for some. Calls of other tenants count as in
 // [Semaphore.TryAcquire]. A refusal is not an error and counts for nothing. Like TryAcquire it waits for the answer of Redis, also
 // for the end of [Options.Grace]. With more than 150 waiters or holders, some of which weigh more than 1, RetryAfter is a lower
-// bound: the call can be refused again then, with a new RetryAfter. It is too long only if a waiter leaves or expires meanwhile.
+// bound: the call can be refused again then, with a new RetryAfter. So it is where tenants share the name: it counts the waiters of
+// the tenant, but no other tenant that may come first, nor what stays free before a waiter that weighs more. It is too long only if a
+// waiter leaves or expires meanwhile.
 // The errors are those of TryAcquire, but [ErrNotAcquired] only where CallOptions.MaxWait passed before Redis could say yes or no.
 func (l *Limiter) Allow(ctx context.Context, n int64) (Decision, error) {
 	t, err := l.take(ctx, "allow", n, atOnce)

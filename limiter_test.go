@@ -508,6 +508,36 @@ func TestWaitWithAHeadStartIsNotRefusedBecauseOfWaitersThatItOvertakes(t *testin
 	})
 }
 
+// Such a call was told when the next grant expires, and waited in vain.
+func TestWaitOfATenantFailsAtOnceIfItsOwnWaitersTakeLonger(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		for _, o := range []fairsem.CallOptions{{Tenant: "a"}, {Tenant: "a", TenantLimit: 2}} {
+			limit := int64(2)
+			if o.TenantLimit > 0 {
+				limit = 100
+			}
+			l, s := w.limiter(limit, time.Hour).With(o), w.semaphore()
+			w.take(l, 2)
+			ctx, cancel := context.WithCancel(t.Context())
+			var crowd sync.WaitGroup
+			for range 5 {
+				crowd.Go(func() { _ = l.Wait(ctx, 1) }) // ends with ctx
+			}
+			w.eventually(func() bool { return w.status(s).Waiting == 5 }, "they do not wait")
+			d := w.allow(l, 1)
+			assert.False(t, d.Allowed)
+			require.Greater(t, d.RetryAfter, 170*time.Minute, "two units an hour, and it is the sixth")
+			o.MaxWait = 160 * time.Minute
+			var known *fairsem.WaitError
+			require.ErrorAs(t, l.With(o).Wait(t.Context(), 1), &known)
+			assert.Greater(t, known.RetryAfter, o.MaxWait)
+			cancel()
+			crowd.Wait()
+			w.name += "-limited"
+		}
+	})
+}
+
 func TestLimiterReturnsWhatItsHandleDeclares(t *testing.T) {
 	t.Parallel()
 	c := fairsemtest.NewServer(t).Client(fairsem.Options{})

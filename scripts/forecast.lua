@@ -1,7 +1,7 @@
 -- forecast.lua: for a rate, when units become available. The reply says when a waiter's grant is due, and it polls then:
 -- units of a rate are never released, so no release can wake it.
 --
--- needs:    extra_weight, forecast, limit, now, tenancy, tenant_of, window
+-- needs:    STEP, extra_weight, forecast, limit, now, tenancy, tenant_of, window
 -- provides: time_until_grant
 -- changes:  forecast
 local time_until_grant
@@ -98,44 +98,72 @@ if window > 0 then
     return times[low] or simulation.all and math.max(times[#times], now + window) or times[#times]
   end
 
-  -- expiries_of returns when permits of a tenant expire and what each of them holds, of those that expire first of all. It reads them once.
-  local expiries, last_expiry = nil, now
-  local function expiries_of(known)
+  -- expiries_of returns when permits of a tenant expire and what each of them holds, of those that expire first of all; nil: of all tenants.
+  -- It reads them once.
+  local expiries, last_expiry, has_all = nil, now, true
+  local function expiries_of(tenant)
     if not expiries then
-      expiries = {}
+      expiries = { all = {} }
       local ids = redis.call("ZRANGE", expiry_order(), 0, BOUND - 1)
       local deadlines = #ids > 0 and redis.call("ZMSCORE", timeout, unpack(ids))
       local weights = #ids > 0 and weight_count > 0 and redis.call("HMGET", weight, unpack(ids)) or {}
+      has_all = #ids < BOUND
       for i, id in ipairs(ids) do
-        local tenant = tenant_of(id)
-        last_expiry = whole(deadlines[i]) or now
-        expiries[tenant] = expiries[tenant] or {}
-        table.insert(expiries[tenant], { at = last_expiry, units = parse_weight(weights[i]) })
+        local of = ":" .. tenant_of(id)
+        last_expiry = math.max(last_expiry, whole(deadlines[i]) or now)
+        expiries[of] = expiries[of] or {}
+        for _, list in ipairs({ expiries[of], expiries.all }) do list[#list + 1] = { at = last_expiry, units = parse_weight(weights[i]) } end
       end
     end
-    return expiries[known.tenant] or {}
+    return expiries[tenant and ":" .. tenant or "all"] or {}
   end
 
-  -- limit_time is when so many units expire of a tenant that it keeps within its limit with the present requests and one more. Beyond
-  -- the bound it is too low.
-  local function limit_time(known, units)
-    local excess = known.units + tenancy.length(known) + units - known.limit
-    if known.limit == 0 or excess <= 0 then return now end
-    for _, expiry in ipairs(expiries_of(known)) do
-      excess = excess - expiry.units
-      if excess <= 0 then return expiry.at end
+  -- earliest is before when so many units cannot be granted under a limit of which some are used: those of a tenant, or of all. No
+  -- window has more grants than the limit, so those beyond it take whole windows. Where weights differ, or beyond the bound, it is too low.
+  local function earliest(used, units, most, tenant)
+    local windows = math.max(0, math.ceil(units / most) - 1)
+    local excess, at = used + units - most - windows * most, now
+    for _, expiry in ipairs(excess > 0 and expiries_of(tenant) or {}) do
+      if excess <= 0 then break end
+      at, excess = expiry.at, excess - expiry.units
     end
-    return last_expiry
+    if excess > 0 then at = has_all and now + window or last_expiry end -- granted by this very call, or not read
+    return at + windows * window
+  end
+
+  -- wanted_by returns how many units the waiters of a tenant want. One that can never be granted what it wants counts as 0, and those
+  -- beyond some as 1.
+  local function wanted_by(known)
+    if weight_count == 0 then return tenancy.length(known) end
+    if not known.wanted then
+      local first = tenancy.first_waiters(known, STEP)
+      known.wanted = tenancy.length(known) - #first
+      for _, waiter in ipairs(first) do
+        local fits = waiter.units <= limit and (known.limit == 0 or waiter.units <= known.limit)
+        known.wanted = known.wanted + (fits and waiter.units or 0)
+      end
+    end
+    return known.wanted
+  end
+
+  -- tenant_grant_time is the earliest time of the grant to a tenant, whose own waiters come first: if no other tenant does.
+  local function tenant_grant_time(known, units)
+    local ahead = wanted_by(known)
+    local at = weight_count > 0 and earliest(holders + extra_weight, ahead + units, limit) or plain_grant_time(ahead, units)
+    return known.limit > 0 and math.max(at, earliest(known.units, ahead + units, known.limit, known.tenant)) or at
   end
 
   -- time_until_grant returns the ms until a request for so many units, behind so many waiters, is granted. In one call
   -- ahead must always be the same, and units at most most. Beyond the bound the result is too low, and the waiter that
-  -- polls then gets another. Where tenants share the name it is the earliest time, if no other tenant comes first.
+  -- polls then gets another. Where tenants share the name it is that of tenant_grant_time.
   function time_until_grant(ahead, units, most, known)
     if limit == 0 then return lease end -- paused
-    if known then ahead = weight_count == 0 and tenancy.length(known) or 0 end
-    local at = (weight_count > 0 and weighted_grant_time or plain_grant_time)(ahead, units, most)
-    if known then at = math.max(at, limit_time(known, units)) end
+    local at
+    if known then
+      at = tenant_grant_time(known, units)
+    else
+      at = (weight_count > 0 and weighted_grant_time or plain_grant_time)(ahead, units, most)
+    end
     return math.max(1, math.min(at - now, MAX_WAIT))
   end
 

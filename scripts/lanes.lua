@@ -27,6 +27,13 @@ if tenancy then
     return known.heads[known.at]
   end
 
+  -- first_waiters returns the first waiters of a tenant that are stored.
+  function tenancy.first_waiters(known, count)
+    local all = { lane = known.lane, suffix = known.suffix, taken = 0, chunk = count }
+    read_heads(all)
+    return all.heads
+  end
+
   function tenancy.forget_heads(known) known.heads, known.chunk = nil, 1 end
 
   -- add_head makes a waiter that the call will add the first of its tenant.

@@ -570,6 +570,53 @@ func TestTenantAtItsLimitOfARateIsToldWhenItsOwnGrantsExpire(t *testing.T) {
 	})
 }
 
+// A tenant that had waiters was told when the next of its grants expires, and so tried again and again, or waited for what could not come in
+// time.
+func TestRefusedCallOfATenantIsToldHowLongItsOwnWaitersTakeAtLeast(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		const none = 0
+		for name, c := range map[string]struct {
+			limit, ofTenant int64
+			holders         []string // of which the first expires in 20 s, the second in 30 s
+			waiters         []string
+			asks            string
+			seconds         float64
+		}{
+			"without waiters":                       {2, none, []string{"me:1:a", "me:2:a"}, nil, "me:9:a", 20},
+			"behind its own":                        {2, none, []string{"me:1:a", "me:2:a"}, []string{"me:3:a", "me:4:a", "me:5:a"}, "me:9:a", 30 + 60},
+			"not behind those of others":            {2, none, []string{"me:1:a", "me:2:a"}, []string{"me:3:b", "me:4:b", "me:5:b"}, "me:9:a", 20},
+			"behind a heavy one":                    {4, none, []string{"me:1:a*2", "me:2:b*2"}, []string{"me:3:a*4"}, "me:9:a", 20 + 60},
+			"for more units than one":               {4, none, []string{"me:1:a*2", "me:2:b*2"}, []string{"me:3:a"}, "me:9:a*3", 30},
+			"at its limit":                          {9, 1, []string{"me:1:a"}, nil, "me:9:a", 20},
+			"at its limit, behind its own":          {9, 1, []string{"me:1:a"}, []string{"me:3:a", "me:4:a", "me:5:a"}, "me:9:a", 20 + 3*60},
+			"at its limit, behind a heavy one":      {9, 3, []string{"me:1:a*2", "me:2:a"}, []string{"me:3:a*3", "me:4:a"}, "me:9:a*2", 30 + 60},
+			"at its limit, which leaves less after": {9, 2, []string{"me:1:b*4", "me:2:a*2"}, []string{"me:3:a*2", "me:4:a"}, "me:9:a", 30 + 60},
+		} {
+			l := newLab(t, rdb)
+			l.seed("meta layout=2")
+			ask := func(wait bool, ids ...string) []Result {
+				d := Declaration{Spec: LimitSpec{Limit: c.limit, Window: time.Minute}, Since: known(0).Since, Knows: UsedBefore}
+				d.Tenants = []TenantSpec{{Name: "a", Share: 1, Limit: c.ofTenant}, {Name: "b", Share: 1}}
+				return l.ask(Acquire(l.space.About("name"), d, AcquireParams{TTL: time.Minute, Wait: wait}, tickets(ids...)), len(ids)).Results
+			}
+			for _, r := range ask(false, c.holders...) {
+				require.Equal(t, Held, r.State, name)
+			}
+			for i, id := range c.holders {
+				id, _, _ = strings.Cut(id, "*")
+				at := float64(l.now().Add(time.Duration(20+10*i) * time.Second).UnixMilli())
+				require.NoError(t, l.rdb.ZAddXX(background, l.keys[2], redis.Z{Score: at, Member: id}).Err())
+			}
+			for _, id := range c.waiters {
+				require.Equal(t, Waiting, ask(true, id)[0].State, name)
+			}
+			r := ask(false, c.asks)[0]
+			assert.Equal(t, Refused, r.State, name)
+			assert.InDelta(t, 1000*c.seconds, r.Number, 1500, "%s: ms until it is granted", name)
+		}
+	})
+}
+
 func TestIDsOfAnyTenantAreTakenApartAsTheyWereMade(t *testing.T) {
 	t.Parallel()
 	for _, tenant := range []string{"", "a", "a:b", ":", "#", "1", "\x00", "\xff\xfe", strings.Repeat("x", MaxTenant)} {
