@@ -123,7 +123,7 @@ func (o Options) withDefaults() Options {
 // CallOptions change how a call behaves. The zero value changes nothing.
 type CallOptions struct {
 	// HeadStart adds the call to the queue as if it had come this much earlier. It is a priority that starves no other call:
-	// a call that has waited longer than that is granted first all the same.
+	// a call that has waited longer than that is granted first all the same. A call that does not wait has none.
 	HeadStart time.Duration
 
 	// MaxQueue, if above 0, makes Acquire return ErrQueueFull instead of becoming waiter number MaxQueue+1, where tenants share the

@@ -183,6 +183,23 @@ func TestTryAcquireOfATenantSucceedsWhenItWouldBeNext(t *testing.T) {
 	w.release(p)
 }
 
+// A head start is for the queue. Where tenants share the name, one that does not wait overtook the calls of its tenant.
+func TestTryAcquireWithAHeadStartOvertakesNoWaiterOfItsTenant(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		w.limit = 3
+		for _, o := range []fairsem.CallOptions{{}, {Tenant: "a"}} {
+			s := w.semaphore().With(o)
+			held := w.must(s.Acquire(t.Context(), 1))
+			waiter := w.queue(t.Context(), s, 3)
+			o.HeadStart = time.Hour
+			_, err := s.With(o).TryAcquire(t.Context(), 1)
+			require.ErrorIs(t, err, fairsem.ErrNotAcquired)
+			w.release(held)
+			w.release(w.granted(waiter))
+		}
+	})
+}
+
 func TestMaxQueueCountsTheCallsOfTheTenant(t *testing.T) {
 	w := onRedis(t)
 	s := w.semaphore()

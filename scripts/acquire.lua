@@ -5,7 +5,7 @@
 --
 -- ARGV    wait        1: an id that does not fit joins the queue; 0: it is REFUSED
 --         max_queue   most waiters there may be, else FULL; 0: any number
---         head_start  us by which to queue ahead of now
+--         head_start  us by which to queue ahead of now, if it waits
 --         count      how many ids it acquires
 --         released   how many ids it releases
 --         tenants_declared  how many tenants it declares. Before the ids come, for each, its name, share and limit, and the us
@@ -73,7 +73,8 @@ end
 -- include forecast.lua
 -- include enter.lua
 
-wait, max_queue, head_start = wait == "1", tonumber(max_queue), tonumber(head_start)
+wait, max_queue = wait == "1", tonumber(max_queue)
+head_start = wait and tonumber(head_start) or 0 -- else a call that does not wait would overtake waiters of its tenant
 
 -- The SET comes first, as what follows would be allowed under OOM.
 if expired_entries + released > 0 or tenancy and (waiters > 0 or not tenancy.caught_up) then

@@ -326,7 +326,10 @@ func (w *tenantWalk) acquire() {
 	var want []State
 	for _, a := range asked {
 		w.p.clock++
-		e := &entry{a.id, TenantOf(a.id), a.weight, w.p.clock - params.HeadStart.Microseconds()}
+		e := &entry{a.id, TenantOf(a.id), a.weight, w.p.clock}
+		if params.Wait {
+			e.position -= params.HeadStart.Microseconds()
+		}
 		want = append(want, w.p.acquire(e, params.Wait, params.MaxQueue))
 	}
 	w.p.grant()
