@@ -183,6 +183,27 @@ func TestTryAcquireOfATenantSucceedsWhenItWouldBeNext(t *testing.T) {
 	w.release(p)
 }
 
+// SetLimit refused it before its turn if the call before it was granted the last unit.
+func TestCallForMoreThanASmallerLimitIsRefusedWhenItsTenantIsNext(t *testing.T) {
+	w := onRedis(t)
+	w.limit = 4
+	s := w.semaphore()
+	w.release(w.must(s.Acquire(t.Context(), 1))) // a server that was just started grants nothing at first
+	w.pin(s, 0)
+	first := w.queue(t.Context(), as(s, "b"), 1)
+	large := w.queue(t.Context(), as(s, "b"), 4)
+	other := w.queue(t.Context(), as(s, "a"), 1)
+	w.pin(s, 1)
+	held := w.granted(first)
+	require.Equal(t, int64(2), w.status(s).Waiting, "a holds nothing, so it is next")
+	w.release(held)
+	held = w.granted(other)
+	require.True(t, large.waits())
+	w.release(held)
+	<-large.done
+	assert.ErrorIs(t, large.err, fairsem.ErrExceedsLimit)
+}
+
 // A head start is for the queue. Where tenants share the name, one that does not wait overtook the calls of its tenant.
 func TestTryAcquireWithAHeadStartOvertakesNoWaiterOfItsTenant(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {

@@ -153,8 +153,9 @@ if tenancy then
     notify(head.id, head.position, last_number, numbering and numbering.allot(head.id, head.units))
   end
 
-  -- grant_some grants to those whose turn it is. It returns whether the first one does not fit, and whether it had to remove something, after
-  -- which there may be more. A grant makes one turn later, so the first as many turns as there are units are all that can come.
+  -- grant_some grants to those whose turn it is. It returns whether the first one does not fit, and whether there may be more to do once the
+  -- turns are read again: after it had to remove something, and where a first one may have to be removed although all units are granted. A
+  -- grant makes one turn later, so the first as many turns as there are units are all that can come while any is left.
   local function grant_some()
     local list = wanted() and first_turns(math.min(budget, math.max(available, 1))) or {}
     while #list > 0 and wanted() do
@@ -171,9 +172,10 @@ if tenancy then
       if #fitting > 0 and cost > budget then budget = 0 end
       if budget == 0 then break end
       grant(known, head)
+      budget = math.max(0, budget - cost)
+      if available == 0 then return false, wanted() end
       head = tenancy.head(known)
       if head then insert(list, turn_of(known, head)) end
-      budget = math.max(0, budget - cost)
     end
     return false, false
   end
@@ -198,14 +200,14 @@ if tenancy then
     tenancy.settle()
     if not tenancy.caught_up or not may_promote() then return end
     discard_beyond_limits()
-    local blocked, removed
+    local blocked, again
     repeat
       available, granted, fitting = limit - holders - extra_weight, {}, {}
-      blocked, removed = grant_some()
+      blocked, again = grant_some()
       if #fitting > 0 then store_promoted(fitting, granted, available) end
       tenancy.leave({}, {})
       tenancy.settle() -- at the end, so that a script that is stopped half-way leaves turns too many, and not too few
-    until not removed or budget <= 0
+    until not again or budget <= 0
     if budget <= 0 and waiters > 0 and available > 0 and not blocked then reply[MORE] = 1 end
   end
 end

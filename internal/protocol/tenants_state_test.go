@@ -733,6 +733,30 @@ func TestTenantLimitBelowWhatAWaiterWantsRemovesItAtOnce(t *testing.T) {
 	})
 }
 
+// One that comes after what a call had granted last was removed although another tenant was next.
+func TestWaiterBeyondASmallerLimitIsRemovedWhenItsTenantIsNext(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		l.seed("meta layout=2")
+		about, p := l.space.About("name"), AcquireParams{TTL: time.Minute, Wait: true}
+		l.ask(resizing(PinAt(0))(l, nil), 1)
+		for _, id := range []string{"me:1:b", "me:2:b*4", "me:3:a"} {
+			l.ask(Acquire(about, naming(4, TenantSpec{Name: TenantOf(id), Share: 1}), p, tickets(id)), 1)
+		}
+		l.ask(resizing(PinAt(1))(l, nil), 1)
+		s := l.snapshot()
+		assert.Equal(t, []string{"me:1:b"}, members(s.owner))
+		assert.Equal(t, []string{"me:2:b", "me:3:a"}, members(s.queue), "a holds less, so it is next")
+		l.checkTenants(s)
+		l.ask(Release(about, known(4), 0, false, tickets("me:1:b")), 1)
+		assert.Equal(t, []string{"me:3:a"}, members(l.snapshot().owner))
+		r := l.ask(Release(about, known(4), 0, false, tickets("me:3:a")), 1)
+		require.Len(t, r.Grants, 1)
+		assert.Equal(t, [2]int64{2, 0}, [2]int64{r.Grants[0].Seq, r.Grants[0].Token}, "its process has to ask")
+		assert.Empty(t, l.snapshot().queue)
+	})
+}
+
 // One that becomes the first of its tenant only later has the turn of its tenant, so that it is removed and the next of them is granted.
 func TestWaiterBeyondTheLimitOfItsTenantDelaysNoOtherOfIt(t *testing.T) {
 	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
