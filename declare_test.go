@@ -59,7 +59,7 @@ func TestShareThatIsFirstDeclaredAfterManyTenantsIsNew(t *testing.T) {
 	}
 	asked := time.Now()
 	d.declareTenant("api", q, account{tenant: "x", share: 2}, asked)
-	assert.Equal(t, asked, d.tenants.now[handle{"api", q, "x"}].here)
+	assert.Equal(t, asked, d.tenants.now[handle{name: "api", tenant: "x"}].here)
 }
 
 func TestShareThatChangesBackIsTheNewest(t *testing.T) {
@@ -73,6 +73,29 @@ func TestShareThatChangesBackIsTheNewest(t *testing.T) {
 	second := d.declareTenant("api", q, two, at.Add(2*time.Second))
 	assert.Greater(t, second, first)
 	assert.Greater(t, d.declareTenant("api", q, one, at.Add(3*time.Second)), second)
+}
+
+// The times were those of each limit, so the process repeated an old declaration that it had replaced by a call with another limit.
+func TestShareThatChangesBackIsTheNewestWhateverLimitItsCallsDeclare(t *testing.T) {
+	t.Parallel()
+	d := &declarations{began: time.Now()}
+	one, two := account{tenant: "x", share: 1}, account{tenant: "x", share: 2}
+	at := time.Now()
+	used := make(map[int64]time.Time) // since when each limit is
+	declared := func(limit int64, a account, asked time.Time) time.Time {
+		q := protocol.LimitSpec{Limit: limit}
+		after := d.declareTenant("api", q, a, asked)
+		if _, known := used[limit]; !known {
+			used[limit] = d.limits.now[handle{name: "api", spec: q}].here
+		}
+		return used[limit].Add(after)
+	}
+	first := declared(10, one, at)
+	second := declared(20, two, at.Add(2*time.Second))
+	assert.True(t, second.After(first))
+	assert.True(t, declared(10, one, at.Add(3*time.Second)).After(second))
+	third := declared(10, one, at.Add(4*time.Second))
+	assert.Zero(t, declared(30, one, at.Add(5*time.Second)).Sub(third), "repeating it makes it no newer")
 }
 
 // A call that waits since before another share or limit was declared asks again when its position is lost, and a permit from before is

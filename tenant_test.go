@@ -183,6 +183,24 @@ func TestTryAcquireOfATenantSucceedsWhenItWouldBeNext(t *testing.T) {
 	w.release(p)
 }
 
+// Where a process used handles of two limits on a name, it took the third of these calls for a repetition of the first.
+func TestShareIsWhatTheLastCallDeclaresWhateverLimitItDeclares(t *testing.T) {
+	w := onRedis(t)
+	c := w.client()
+	ten, twenty := w.of(c, 10), w.of(c, 20)
+	for _, call := range []struct {
+		s     *fairsem.Semaphore
+		share int64
+	}{{ten, 1}, {twenty, 2}, {ten, 1}} {
+		p := w.must(as(call.s, "a", share(call.share)).Acquire(t.Context(), 1))
+		for tenant, err := range ten.Tenants(t.Context()) {
+			require.NoError(t, err)
+			assert.Equal(t, call.share, tenant.Share)
+		}
+		defer w.release(p)
+	}
+}
+
 // SetLimit refused it before its turn if the call before it was granted the last unit.
 func TestCallForMoreThanASmallerLimitIsRefusedWhenItsTenantIsNext(t *testing.T) {
 	w := onRedis(t)

@@ -573,7 +573,7 @@ func TestTenantAtItsLimitOfARateIsToldWhenItsOwnGrantsExpire(t *testing.T) {
 // A tenant that had waiters was told when the next of its grants expires, and so tried again and again, or waited for what could not come in
 // time.
 func TestRefusedCallOfATenantIsToldHowLongItsOwnWaitersTakeAtLeast(t *testing.T) {
-	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
 		const none = 0
 		for name, c := range map[string]struct {
 			limit, ofTenant int64
@@ -735,7 +735,7 @@ func TestTenantLimitBelowWhatAWaiterWantsRemovesItAtOnce(t *testing.T) {
 
 // One that comes after what a call had granted last was removed although another tenant was next.
 func TestWaiterBeyondASmallerLimitIsRemovedWhenItsTenantIsNext(t *testing.T) {
-	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("meta layout=2")
 		about, p := l.space.About("name"), AcquireParams{TTL: time.Minute, Wait: true}
@@ -778,7 +778,7 @@ func TestWaiterBeyondTheLimitOfItsTenantDelaysNoOtherOfIt(t *testing.T) {
 
 // A grant makes the turn of a tenant later, also for the next request of the same call. Only a call that waits can have a head start.
 func TestRequestThatDoesNotWaitOvertakesNoWaiterOfItsTenant(t *testing.T) {
-	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for wait, want := range map[bool][]string{true: {"me:3:c", "me:5:a", "me:6:b"}, false: {"me:3:c"}} {
 			l := newLab(t, rdb)
 			l.seed("meta layout=2")
