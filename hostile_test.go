@@ -151,7 +151,7 @@ func TestHolderThatCannotBeRestoredYetIsCheckedAgain(t *testing.T) {
 
 // Guards against two comparisons that accepted times beyond the largest valid one: a name kept a limit of 0 forever.
 func TestNameWorksAgainAfterADeclarationAtTheEndOfTime(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for _, since := range []int64{1<<52 - 1, 1 << 52, 1<<52 + 1, protocol.MaxUnits} {
 			s, keys := unusedName(t, rdb, 2)
 			require.NoError(t, rdb.HSet(background, keys[5], "declared", 0, "layout", protocol.Layout, "since", since).Err())

@@ -90,7 +90,7 @@ func (h *lostReply) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 }
 
 func TestEvictWhoseAnswerIsLostReportsSuccess(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		hook := &lostReply{}
 		rdb.AddHook(hook)
 		c, err := New(rdb, Options{})
@@ -152,4 +152,11 @@ func TestCanceledListReadsNothingThatIsStillWritten(t *testing.T) {
 	for _, err := range c.List(ctx) {
 		assert.Error(t, err)
 	}
+}
+
+// onBoth runs a test on a real server and on miniredis.
+func onBoth(t *testing.T, test func(t *testing.T, rdb *redis.Client)) {
+	t.Helper()
+	t.Parallel()
+	testclient.OnBoth(t, test)
 }

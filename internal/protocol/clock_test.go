@@ -9,8 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // clockLab is a lab on a server whose clock the test controls.
@@ -214,7 +212,7 @@ func TestTenantsReportTheOldestWaitAfterTheClockWasSteppedBack(t *testing.T) {
 
 // The same on a real server, whose clock moves: the last number is an hour ahead of it.
 func TestNumbersAheadOfTheClockAdvanceWithTime(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed(fmt.Sprint("counter ", l.now().Add(time.Hour).UnixMicro()) + " | meta declared=9 layout=2 since=7 until=80s")
 		var numbers, times []int64

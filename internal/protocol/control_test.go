@@ -9,8 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 func resizing(pin Pin) func(*lab, []*ticket) Call { return resizingLate(pin, 0) }
@@ -149,7 +147,7 @@ func TestLateResizeDoesNotReplaceALaterOne(t *testing.T) {
 
 // The time returned for a change of the limit is later than all earlier ones, even if the clock is not.
 func TestStatusReturnsATimeForTheNextChangeOfTheLimit(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		asked := func(l *lab) int64 {
 			r := l.run(l.space.Status("name", LimitSpec{Limit: 3}, 0, 0))
 			require.NoError(t, r.err)
@@ -352,7 +350,7 @@ func TestGrantOfARateExpiresAWindowAfterItWasMadeWhateverHappens(t *testing.T) {
 
 // A deadline is a whole number of ms, and a token is not: a ms earlier, a window could have one grant too many.
 func TestGrantOfARateExpiresOnceMoreThanAWindowHasPassed(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("meta declared=3/60000 layout=2 since=7 until=80s")
 		checkGrants := func(want ...string) {
@@ -489,7 +487,7 @@ func TestFastAcquireOfARateKeepsExpiredEntriesWhileThereIsRoom(t *testing.T) {
 }
 
 func TestFastAcquireOfARateRemovesExpiredEntriesWhenTheyAreMany(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for expired, remaining := range map[int]int64{MaxIDs - 1: MaxIDs, MaxIDs: 1} {
 			l := newLab(t, rdb)
 			l.seed("counter 8 | meta declared=1000/60000 layout=2 since=7 until=80s")

@@ -8,8 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // The counts in meta: grants, and holders whose lease expired.
@@ -22,7 +20,7 @@ func (l *lab) counts() [2]int64 {
 }
 
 func TestGrantsAreCountedOnceHoweverTheyAreMadeAndSent(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("meta declared=3 layout=2 since=7 until=80s")
 		acquires, releases := acquiring(known(3), nil), releasing(3, 0)
@@ -56,7 +54,7 @@ func TestGrantsAreCountedOnceHoweverTheyAreMadeAndSent(t *testing.T) {
 }
 
 func TestStatusCountsExpiredHoldersAndGrantsNothing(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("owner you:1=5 | queue you:2=6 | timeout you:1=-9s you:2=20s | meta declared=1 layout=2 since=7 until=80s granted=4 lapsed=2")
 		before := l.snapshot().String()
@@ -102,7 +100,7 @@ func TestOnlyHoldersWhoseLeaseExpiredAreCounted(t *testing.T) {
 		},
 		"a holder that is restored": {seed: "owner me:1=5 | timeout me:1=-9s" + plain, call: restoring(3, 1, 5), ids: []string{"me:1"}},
 	}
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for name, c := range cases {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -122,7 +120,7 @@ func TestOnlyHoldersWhoseLeaseExpiredAreCounted(t *testing.T) {
 
 // During a grace period holders that expired while the server was down may still be restored when their clients reconnect.
 func TestNoHolderExpiresDuringTheGracePeriod(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("owner me:1=5 | timeout me:1=-9s | meta declared=3 layout=2 since=7 until=80s")
 		require.NoError(t, l.rdb.HSet(background, l.keys[5], "quiet", l.now().Add(time.Minute).UnixMilli()).Err())
@@ -132,7 +130,7 @@ func TestNoHolderExpiresDuringTheGracePeriod(t *testing.T) {
 }
 
 func TestNameExistsFromItsFirstUseUntilItsKeysExpire(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		assert.False(t, l.status(3).Exists, "the name was never used")
 		l.ask(acquiring(declares(3, usedNow), nil)(l, tickets("me:1")), 1)
@@ -155,7 +153,7 @@ func TestCountsDoNotKeepANameForever(t *testing.T) {
 	expired := strings.Replace(fullState, "you:1=20s", "you:1=-10s", 1)
 	roomy := strings.Replace(fullState, "declared=3", "declared=9", 1) // the next call grants to the waiters
 	cutMeta := func(seed string) string { return strings.Split(seed, " | meta")[0] }
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for name, seed := range map[string]string{
 			"full": fullState, "full, without meta": cutMeta(fullState), "full, pinned": fullState + " pinned=3",
 			"expired": expired, "expired, without meta": cutMeta(expired), "expired, pinned": expired + " pinned=3",

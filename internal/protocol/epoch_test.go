@@ -111,7 +111,7 @@ func TestRestoreAddsMissingHoldersAndWaiters(t *testing.T) {
 
 // Guards against an old file in which the lease ends before the evicted holder queries: its client would restore it.
 func TestEvictionInTheGracePeriodLastsUntilItEnds(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("owner me:1=5 | timeout me:1=20s | counter 6 | meta declared=1 layout=2 since=7 until=80s")
 		grace := l.now().Add(time.Minute).UnixMilli()
@@ -335,7 +335,7 @@ func TestReleaseOfAMissingIDReturnsANewEpochOnAServerThatTheNameDoesNotRecord(t 
 }
 
 func TestStepBackOfTheClockDoesNotExtendTheGracePeriod(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for name, c := range map[string]struct {
 			begun time.Duration // from now
 			most  time.Duration // of the grace period that remains

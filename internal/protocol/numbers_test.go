@@ -240,7 +240,7 @@ func (l *lab) checkNumbers(t *testing.T, name string, stop int) map[string]int64
 
 // A page says the numbers of permits.
 func TestPageHasTheNumbersOfPermits(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.ask(Acquire(l.space.About("name"), declares(2000, usedNow), AcquireParams{TTL: time.Minute, Numbered: true}, tickets("me:1#*2", "me:2#:t*1000")), 2)
 		l.ask(Acquire(l.space.About("name"), declares(2000, usedNow), AcquireParams{TTL: time.Minute}, tickets("me:3")), 1)
@@ -587,7 +587,7 @@ func TestPlainAcquireGivesNumbersBelowTheLimitBesideOneThatNoPermitHas(t *testin
 
 // S13: once another program had deleted the numbers, a second holder was given one that the first still had.
 func TestNoNumberIsGivenWhileHoldersHaveLostTheirs(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("meta layout=2")
 		about, p := l.space.About("name"), AcquireParams{TTL: time.Minute, Numbered: true}

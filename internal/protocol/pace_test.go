@@ -8,8 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // marks are two moments, as durations from now, and the number of grants until each.
@@ -62,7 +60,7 @@ func TestGrantsAreMarkedWhileCallsWaitAndAtMostOnceASecond(t *testing.T) {
 		"the marks were lost, and calls waited":  {seed: busy, want: marks{markedAt: "0s", marked: "6"}, release: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+			onBoth(t, func(t *testing.T, rdb *redis.Client) {
 				l := newLab(t, rdb)
 				l.seed(c.seed)
 				l.mark(c.before)
@@ -79,7 +77,7 @@ func TestGrantsAreMarkedWhileCallsWaitAndAtMostOnceASecond(t *testing.T) {
 
 // Guards against a pause that makes the pace too low until the second mark after it.
 func TestPaceStartsAnewWithALimitSetByHand(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("owner you:1=5 | queue you:2=6 you:3=7 | timeout you:1=20s you:2=20s you:3=20s | meta declared=1 layout=2 since=7 until=80s granted=5")
 		l.mark(marks{"-30s", "3", "-40s", "2"})
@@ -111,7 +109,7 @@ func TestPaceIsOfTheGrantsSinceTheOlderMark(t *testing.T) {
 		"no numbers":              {busy, marks{"nan", "1e300", "-1", "x"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+			onBoth(t, func(t *testing.T, rdb *redis.Client) {
 				l := newLab(t, rdb)
 				l.seed(c.seed)
 				l.mark(c.marks)

@@ -428,7 +428,7 @@ func (c contract) check(t *testing.T, rdb *redis.Client) {
 
 func checkAll(t *testing.T, contracts []contract) {
 	t.Helper()
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for _, c := range contracts {
 			t.Run(c.name, func(t *testing.T) { t.Parallel(); c.check(t, rdb) })
 		}
@@ -907,7 +907,7 @@ var heldToken = regexp.MustCompile(`held #?\d+`)
 // checkFastPath makes the same calls with a script and with its detour, which has no fast path, and compares all results.
 func checkFastPath(t *testing.T, detour *Script, calls map[string]contract) {
 	t.Helper()
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for name, c := range calls {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -1117,7 +1117,7 @@ func TestInterruptedReduceCountsNoUnitTooFew(t *testing.T) {
 }
 
 func TestStatusOfAnUnusedNameStoresNothing(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		assert.Equal(t, Status{Limit: 3, Declared: 3}, l.status(3))
 		exists, err := rdb.Exists(background, l.keys[:]...).Result()
@@ -1142,7 +1142,7 @@ func (l *lab) status(limit int64) Status {
 
 func TestStatusDeclaresNothingAndCountsHoldersAndWaiters(t *testing.T) {
 	const seed = "owner me:1=5 you:1=6 | queue me:2=7 | timeout me:2=-10s me:1=20s you:1=40s | counter 9 | weight extra=1 me:1=2 me:2=2"
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed(seed + " | meta declared=2 layout=2 pinned=3 since=7 until=80s granted=9 lapsed=8")
 		before := l.snapshot().String()
@@ -1157,7 +1157,7 @@ func TestStatusDeclaresNothingAndCountsHoldersAndWaiters(t *testing.T) {
 func TestPagesListInOrderEvenWhereNumbersAreEqual(t *testing.T) {
 	const seed = "owner me:1=5 | queue me:2=6 me:3=7 me:4=8 you:4=8 me:5=9" +
 		" | timeout me:2=-10s me:3=20s me:4=20s me:5=20s you:4=20s me:1=60s | counter 9 | weight extra=1 me:1=2 me:3=3 | meta declared=2 layout=2 since=7 until=80s"
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed(seed)
 		page := func(key, after, id string, count int) (out []string) {
@@ -1196,7 +1196,7 @@ func (l *lab) many(key, who string, n int, first, step float64) {
 }
 
 func TestReapingStopsAtItsBoundAndReportsIt(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("timeout me:1=-1s | owner me:1=5 | weight me:1=2 extra=1 | meta declared=9 layout=2 since=7 until=80s")
 		l.many("owner", "you", MaxIDs, 10, 1)
@@ -1240,7 +1240,7 @@ func TestNoCallIsRefusedOrForgottenWhileExpiredIDsRemain(t *testing.T) {
 		"a restored holder that does not fit": {restored, 2 * limit, 0, "early, more", "held 1000, more"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+			onBoth(t, func(t *testing.T, rdb *redis.Client) {
 				l := newLab(t, rdb)
 				l.seed(fmt.Sprintf("counter 900 | meta declared=%d layout=2 since=7 until=80s", limit))
 				if c.holders > 0 {
@@ -1262,7 +1262,7 @@ func cutMeta(s snapshot) string {
 }
 
 func TestPromotionStopsAtItsBoundAndReportsIt(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("queue me:1=10 | timeout me:1=60s | meta declared=5000 layout=2 since=7 until=80s")
 		l.many("queue", "me", 3*MaxIDs+103, 10, 1)
@@ -1285,7 +1285,7 @@ func TestPromotionStopsAtItsBoundAndReportsIt(t *testing.T) {
 
 // The number of values that Lua can unpack is bounded. The largest calls that the client makes must stay below that.
 func TestLargestCallsWork(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		var ids []string
 		for i := range MaxIDs {
@@ -1317,7 +1317,7 @@ func TestLargestCallsWork(t *testing.T) {
 // Lua prints numbers with 14 digits where it can, and a token has 16.
 func TestNumbersNear2To53AreTransmittedExactly(t *testing.T) {
 	const top = 1<<53 - 1000 // and one more call
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed(fmt.Sprintf("owner me:9=5 | queue you:1=%d me:2=%d me:3=%d | timeout me:9=20s you:1=20s me:2=20s me:3=20s | counter %d"+
 			" | meta declared=3 layout=2 since=%d until=80s", top-7, top-6, top-5, top-4, top))
@@ -1347,7 +1347,7 @@ func TestNumbersNear2To53AreTransmittedExactly(t *testing.T) {
 }
 
 func TestLargestWeightAndLimitAreCountedExactly(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		d := declares(MaxUnits, usedNow)
 		t1 := AcquireParams{TTL: time.Minute, Wait: true}
@@ -2251,6 +2251,13 @@ func TestEveryKeyIsReadBeforeTheFirstWriteAsTheHeaderSays(t *testing.T) {
 	}
 }
 
+// onBoth runs a test on a real server and on miniredis.
+func onBoth(t *testing.T, test func(t *testing.T, rdb *redis.Client)) {
+	t.Helper()
+	t.Parallel()
+	testclient.OnBoth(t, test)
+}
+
 // If go-redis sent a script again by itself, a client would not know the outcome.
 func TestNoScriptIsSentAgainByGoRedis(t *testing.T) {
 	t.Parallel()
@@ -2264,7 +2271,7 @@ func TestNoScriptIsSentAgainByGoRedis(t *testing.T) {
 // Another program has deleted deadlines. Entries without one were lost for their clients,
 // and stayed stored for as long as the name was used.
 func TestEntriesWithoutADeadlineAreRenewedOrExpire(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for name, spec := range map[string]LimitSpec{"of a semaphore": {Limit: 1}, "of a rate": {Limit: 1, Window: time.Minute}} {
 			t.Run(name, func(t *testing.T) {
 				l := newLab(t, rdb)

@@ -201,7 +201,7 @@ func TestTurnsAreMadeAnewWhenTheKeysAreRenewedIfThatOfTheFirstWaiterIsGone(t *te
 // With this many waiters turns are not made anew when the permits are counted again, and the turn of a tenant whose permit left in that
 // very call stayed where the permit had put it: behind tenants that hold more.
 func TestTenantWhosePermitLeavesInTheCallThatCountsAgainIsNext(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for name, expired := range map[string]bool{"released": false, "expired": true} {
 			l := newLab(t, rdb)
 			l.seed("meta layout=2")
@@ -227,7 +227,7 @@ func TestTenantWhosePermitLeavesInTheCallThatCountsAgainIsNext(t *testing.T) {
 }
 
 func TestNameWithALongQueueBecomesOneThatTenantsShare(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		const limit = 350
 		l.seed("meta layout=2")
@@ -441,7 +441,7 @@ func TestTenantsThatAreRememberedAreForgottenInTime(t *testing.T) {
 // Else a process that makes up names of tenants could keep a known tenant from its turn for ever: each of the others, one after the other,
 // was never granted anything.
 func TestEndlessNewTenantsKeepNoTenantFromItsTurn(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("meta layout=2")
 		p := AcquireParams{TTL: time.Minute, Wait: true}
@@ -472,7 +472,7 @@ func TestEndlessNewTenantsKeepNoTenantFromItsTurn(t *testing.T) {
 }
 
 func TestNewTenantComesBeforeOneThatWasGrantedSomethingSince(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("meta layout=2")
 		p := AcquireParams{TTL: time.Minute, Wait: true}
@@ -484,7 +484,7 @@ func TestNewTenantComesBeforeOneThatWasGrantedSomethingSince(t *testing.T) {
 }
 
 func TestNewTenantsComeInTheirOrderRightBeforeTheOneThatWasGrantedSomethingLast(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("meta layout=2")
 		l.asks("me:1:known")
@@ -507,7 +507,7 @@ func TestNewTenantsComeInTheirOrderRightBeforeTheOneThatWasGrantedSomethingLast(
 
 // What the same call grants afterwards does not make the place of a new tenant later.
 func TestNewTenantComesBeforeWhatWasGrantedLastWhenItJoinedThoughItsCallGrantsMore(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("meta layout=2")
 		p := AcquireParams{TTL: time.Minute, Wait: true}
@@ -525,7 +525,7 @@ func TestNewTenantComesBeforeWhatWasGrantedLastWhenItJoinedThoughItsCallGrantsMo
 
 // A tenant that gave up has no claim left: not to the place of its first call, and not to that of a tenant that stayed.
 func TestNewTenantThatLeavesTheQueueAndComesBackIsANewOneAgain(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for name, expires := range map[string]bool{"released": false, "expired in the call that comes back": true} {
 			l := newLab(t, rdb)
 			l.seed("meta layout=2")
@@ -547,7 +547,7 @@ func TestNewTenantThatLeavesTheQueueAndComesBackIsANewOneAgain(t *testing.T) {
 
 // A rate: what a tenant was granted in the window counts, and a refusal says when it is its turn at the earliest.
 func TestTenantAtItsLimitOfARateIsToldWhenItsOwnGrantsExpire(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("meta layout=2")
 		d := Declaration{Spec: LimitSpec{Limit: 10, Window: time.Minute}, Since: known(0).Since, Knows: UsedBefore}
@@ -573,7 +573,7 @@ func TestTenantAtItsLimitOfARateIsToldWhenItsOwnGrantsExpire(t *testing.T) {
 // A tenant that had waiters was told when the next of its grants expires, and so tried again and again, or waited for what could not come in
 // time.
 func TestRefusedCallOfATenantIsToldHowLongItsOwnWaitersTakeAtLeast(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		const none = 0
 		for name, c := range map[string]struct {
 			limit, ofTenant int64
@@ -628,7 +628,7 @@ func TestIDsOfAnyTenantAreTakenApartAsTheyWereMade(t *testing.T) {
 
 // A refused call is the first that names a tenant. What it leaves is maintained by the calls that name none, or is not trusted.
 func TestNameOnWhichATenantWasRefusedIsSharedFromThenOn(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("meta layout=2")
 		p := AcquireParams{TTL: time.Minute, Wait: true}
@@ -719,7 +719,7 @@ func TestCallThatRemovesAllItMayReadsFewTurns(t *testing.T) {
 }
 
 func TestTenantLimitBelowWhatAWaiterWantsRemovesItAtOnce(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("meta layout=2")
 		p := AcquireParams{TTL: time.Minute, Wait: true}
@@ -735,7 +735,7 @@ func TestTenantLimitBelowWhatAWaiterWantsRemovesItAtOnce(t *testing.T) {
 
 // One that comes after what a call had granted last was removed although another tenant was next.
 func TestWaiterBeyondASmallerLimitIsRemovedWhenItsTenantIsNext(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("meta layout=2")
 		about, p := l.space.About("name"), AcquireParams{TTL: time.Minute, Wait: true}
@@ -759,7 +759,7 @@ func TestWaiterBeyondASmallerLimitIsRemovedWhenItsTenantIsNext(t *testing.T) {
 
 // One that becomes the first of its tenant only later has the turn of its tenant, so that it is removed and the next of them is granted.
 func TestWaiterBeyondTheLimitOfItsTenantDelaysNoOtherOfIt(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
 		l.seed("meta layout=2")
 		about, p := l.space.About("name"), AcquireParams{TTL: time.Minute, Wait: true}
@@ -778,7 +778,7 @@ func TestWaiterBeyondTheLimitOfItsTenantDelaysNoOtherOfIt(t *testing.T) {
 
 // A grant makes the turn of a tenant later, also for the next request of the same call. Only a call that waits can have a head start.
 func TestRequestThatDoesNotWaitOvertakesNoWaiterOfItsTenant(t *testing.T) {
-	testclient.OnBoth(t, func(t *testing.T, rdb *redis.Client) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for wait, want := range map[bool][]string{true: {"me:3:c", "me:5:a", "me:6:b"}, false: {"me:3:c"}} {
 			l := newLab(t, rdb)
 			l.seed("meta layout=2")

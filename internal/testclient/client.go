@@ -33,10 +33,9 @@ func Mini(t testing.TB) *redis.Client {
 	return closedAtEnd(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
 }
 
-// OnBoth runs a parallel test on a real server and on miniredis, side by side.
+// OnBoth runs a test on a real server and on miniredis, side by side.
 func OnBoth(t *testing.T, test func(t *testing.T, rdb *redis.Client)) {
 	t.Helper()
-	t.Parallel()
 	t.Run("redis", func(t *testing.T) { t.Parallel(); test(t, Settled(t)) })
 	t.Run("miniredis", func(t *testing.T) { t.Parallel(); test(t, Mini(t)) })
 }
