@@ -1,6 +1,10 @@
 package main
 
 import (
+	"fmt"
+	"io"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
@@ -18,6 +22,9 @@ most two seconds, and for names in a tenth of its time. It offers what it has fo
 then; without a server it is silent. Those with characters that are special to a shell
 are left out.
 
+The scripts for bash, zsh and fish run nothing that stands on the line, and a variable
+there has its value only in bash. The one for powershell evaluates the line.
+
 The script for bash needs the package bash-completion, the one for zsh needs compinit.
 
 Exit code: 0 if it was written, 2 for a wrong command line, 125 if it cannot be written.`,
@@ -33,21 +40,70 @@ Exit code: 0 if it was written, 2 for a wrong command line, 125 if it cannot be 
   fairsem completion powershell >> $PROFILE`,
 		ValidArgs: shells,
 		RunE: ownFailure(func(cmd *cobra.Command) error {
-			args, root, out := cmd.Flags().Args(), cmd.Root(), cmd.OutOrStdout()
+			args := cmd.Flags().Args()
 			if len(args) != 1 {
 				return exit.Usagef("give one shell: bash, zsh, fish or powershell")
 			}
-			switch args[0] {
-			case "bash":
-				return root.GenBashCompletionV2(out, true)
-			case "zsh":
-				return root.GenZshCompletion(out)
-			case "fish":
-				return root.GenFishCompletion(out, true)
-			case "powershell":
-				return root.GenPowerShellCompletionWithDesc(out)
+			script, err := completionScript(cmd.Root(), args[0])
+			if err != nil {
+				return err
 			}
-			return exit.Usagef("unknown shell %q: give bash, zsh, fish or powershell", args[0])
+			_, err = io.WriteString(cmd.OutOrStdout(), script)
+			return err
 		}),
 	}
+}
+
+func completionScript(root *cobra.Command, shell string) (string, error) {
+	var b strings.Builder
+	var err error
+	switch shell {
+	case "bash":
+		err = root.GenBashCompletionV2(&b, true)
+	case "zsh":
+		err = root.GenZshCompletion(&b)
+	case "fish":
+		err = root.GenFishCompletion(&b, true)
+	case "powershell":
+		err = root.GenPowerShellCompletionWithDesc(&b)
+	default:
+		err = exit.Usagef("unknown shell %q: give bash, zsh, fish or powershell", shell)
+	}
+	if err != nil {
+		return "", err
+	}
+	return withoutEvaluation(shell, b.String())
+}
+
+// evaluates are the lines of cobra's scripts with what stands on the line of the user, which they then pass to eval, and
+// what they are replaced by. The key Tab must run nothing and write to no file.
+var evaluates = map[string][][2]string{
+	// The words have their quotes. Bash cannot remove those without eval, so an operator, also one in quotes, becomes a character of no name.
+	"bash": {{
+		`args=("${words[@]:1}")`,
+		`args=("${words[@]:1}"); args=("${args[@]//[\` + "`" + `(){\}<>;&|]/�}")`,
+	}},
+	// The words have their quotes, and an empty last one is a word, too. The prefix is evaluated again where candidates are added.
+	"zsh": {{
+		`words=("${=words[1,CURRENT]}")`,
+		`words=("${words[1]}" "${(@qq)${(@Q)words[2,CURRENT]}}")`,
+	}, {
+		`flagPrefix="-P ${BASH_REMATCH}"`,
+		`flagPrefix="-P ${(q)BASH_REMATCH}"`,
+	}},
+	// The words have lost their quotes. The first is the command, whose path may begin with a tilde.
+	"fish": {{
+		`set -l args (commandline -opc)`,
+		`set -l args (commandline -opc)[1] (string escape -- (commandline -opc)[2..-1])`,
+	}},
+}
+
+func withoutEvaluation(shell, script string) (string, error) {
+	for _, line := range evaluates[shell] {
+		if strings.Count(script, line[0]) != 1 {
+			return "", fmt.Errorf("the script of cobra for %s has no line %s", shell, line[0])
+		}
+		script = strings.Replace(script, line[0], line[1], 1)
+	}
+	return script, nil
 }
