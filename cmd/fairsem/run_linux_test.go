@@ -100,6 +100,18 @@ func TestAProcessOfASessionOfItsOwnIsNeitherEndedNorWaitedFor(t *testing.T) {
 	require.Equal(t, "over", awaitFile(t, dir+"/end"))
 }
 
+// Orphans were reaped when the command had ended. One that made many, in weeks, could start no process any more.
+func TestOrphansAreReapedWhileTheCommandRuns(t *testing.T) {
+	s := newStation(t)
+	dir := t.TempDir()
+	cmd, out := s.begin("--limit", "1", "-c", `cd `+dir+`; for i in $(seq 200); do (true &); done
+		echo up >up; until test -e go || ! test -d `+dir+`; do sleep 0.01; done; exit 4`)
+	awaitFile(t, dir+"/up")
+	require.Eventually(t, func() bool { return len(children(t, cmd.Process.Pid)) <= 2 }, time.Minute, 10*time.Millisecond, "more than the command and its guard")
+	require.NoError(t, os.WriteFile(dir+"/go", nil, 0o600))
+	require.Equal(t, 4, exitCode(cmd.Wait()), out)
+}
+
 // A zombie is in the group until its parent reaps it, and the parent may have left the group. After a loss, no process
 // was to be killed any more, and the run went on for as long as the parent.
 func TestAnUnreapedZombieDoesNotKeepARunAlive(t *testing.T) {

@@ -54,23 +54,26 @@ func startChild(g *guard, path string, args, env []string) (*child, error) {
 	if c.usesTerminal {
 		c.giveTerminal()
 	}
-	go c.wait() // ends with the child
+	go c.wait() // ends with the last child; not waited for
 	return c, nil
 }
 
+// wait waits for the child, and until this process has no children for all others, like the first process of a system: orphans that were
+// handed to it are zombies until then, which take a process number each.
 func (c *child) wait() {
-	for {
+	for ended := false; ; {
 		var state syscall.WaitStatus
-		_, err := syscall.Wait4(c.pid, &state, syscall.WUNTRACED, nil)
-		if err == syscall.EINTR {
-			continue
-		}
-		if err != nil { // no other goroutine waits for it
-			state = exit.Failure << 8
-		}
-		c.states <- state
-		if !state.Stopped() {
+		pid, err := syscall.Wait4(-1, &state, syscall.WUNTRACED, nil)
+		switch {
+		case err == syscall.EINTR:
+		case err != nil && ended:
 			return
+		case err != nil: // nothing else waits for the child
+			c.states <- exit.Failure << 8
+			return
+		case pid == c.pid && !ended:
+			c.states <- state
+			ended = !state.Stopped()
 		}
 	}
 }

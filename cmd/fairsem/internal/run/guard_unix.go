@@ -53,6 +53,6 @@ func (g *guard) stop() {
 	if g != nil {
 		_, _ = fmt.Fprintln(g.stdin) // one that was killed guards nothing
 		_ = g.stdin.Close()
-		_ = g.cmd.Wait()
+		_ = g.cmd.Wait() // an error: the child waits for all, and was first
 	}
 }
