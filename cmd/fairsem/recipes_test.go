@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -221,9 +223,17 @@ var tried = map[string]func(t *testing.T, k *kitchen, recipe string){
 		assert.Equal(t, "job geocoder-calls 1\n", out)
 		assert.Equal(t, 9, code)
 	},
-	"systemd-timer":   func(t *testing.T, k *kitchen, _ string) { k.verifyUnits(t) },
-	"systemd-service": func(_ *testing.T, k *kitchen, recipe string) { k.execStart(recipe, "report report 1\n") },
-	"systemd-leader":  func(_ *testing.T, k *kitchen, recipe string) { k.execStart(recipe, "scheduler scheduler 1\n") },
+	"systemd-timer": func(t *testing.T, k *kitchen, _ string) { k.verifyUnits(t) },
+	"systemd-service": func(_ *testing.T, k *kitchen, recipe string) {
+		k.execStart(recipe, "report report 1\n")
+		k.stopUnit(recipe, "report", func(s fairsem.Status) bool { return s.Used == 1 })
+	},
+	"systemd-leader": func(_ *testing.T, k *kitchen, recipe string) {
+		k.execStart(recipe, "scheduler scheduler 1\n")
+		k.busy("scheduler", 1, func() {
+			k.stopUnit(recipe, "scheduler", func(s fairsem.Status) bool { return s.Waiting == 1 })
+		})
+	},
 	"kubernetes": func(_ *testing.T, k *kitchen, recipe string) {
 		k.container(recipe, "report report 1\n", "spec", "jobTemplate", "spec", "template", "spec", "containers")
 	},
@@ -269,14 +279,35 @@ func (k *kitchen) verifyUnits(t *testing.T) {
 	assert.NotRegexp(t, `(report|scheduler)\.(timer|service):`, out)
 }
 
+// setting returns the value of a line of a unit.
+func (k *kitchen) setting(unit, key string) string {
+	k.t.Helper()
+	value := regexp.MustCompile(`(?m)^` + key + `=(.*)$`).FindStringSubmatch(unit)
+	require.NotNil(k.t, value, key)
+	return value[1]
+}
+
 // execStart runs what a unit starts.
 func (k *kitchen) execStart(unit, want string) {
 	k.t.Helper()
-	command := regexp.MustCompile(`(?m)^ExecStart=(.*)$`).FindStringSubmatch(unit)
-	require.NotNil(k.t, command)
-	out, code := k.cook("exec " + command[1])
+	out, code := k.cook("exec " + k.setting(unit, "ExecStart"))
 	assert.Equal(k.t, want, out)
 	assert.Zero(k.t, code)
+}
+
+// stopUnit stops a unit of one name like systemctl stop, with a program that does not end by itself. A unit that ends with a code
+// that is no success to systemd has failed, which operators are alerted of.
+func (k *kitchen) stopUnit(unit, name string, reached func(fairsem.Status) bool) {
+	k.t.Helper()
+	command, _, _ := strings.Cut(k.setting(unit, "ExecStart"), " -- ")
+	cmd, out := k.station.start(k.program(append(strings.Fields(k.local(command))[1:], "--", "sleep", "3600")...))
+	require.Eventually(k.t, func() bool {
+		s, err := k.client.Inspect(name).Status(k.t.Context())
+		return err == nil && reached(s)
+	}, time.Minute, 5*time.Millisecond)
+	require.NoError(k.t, cmd.Process.Signal(syscall.SIGTERM))
+	code := exitCode(cmd.Wait())
+	assert.Contains(k.t, strings.Fields(k.setting(unit, "SuccessExitStatus")), strconv.Itoa(code), out)
 }
 
 // container runs the command of the container at the end of a path in a manifest.
