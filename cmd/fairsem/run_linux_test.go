@@ -100,6 +100,25 @@ func TestAProcessOfASessionOfItsOwnIsNeitherEndedNorWaitedFor(t *testing.T) {
 	require.Equal(t, "over", awaitFile(t, dir+"/end"))
 }
 
+// One that cannot have a guard ran without, and said nothing; one that could not be started at all counted as not executable.
+func TestNoCommandRunsWithoutItsGuardForLackOfFiles(t *testing.T) {
+	s := newStation(t)
+	const siblings = `for f in /proc/[0-9]*/stat; do read -r pid name state parent rest <$f && test "$parent" = $PPID && echo $pid; done 2>/dev/null; true`
+	for files := 10; ; files++ {
+		fairsem := s.command("--limit", "1", "-c", siblings)
+		cmd := exec.CommandContext(t.Context(), "sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d; exec "$@"`, files), "sh"}, fairsem.Args...)...)
+		cmd.Env = fairsem.Env
+		out, err := cmd.CombinedOutput()
+		if err == nil {
+			require.Len(t, strings.Fields(string(out)), 2, "the command and its guard, with %d files", files)
+			require.Greater(t, files, 10, "enough for all")
+			return
+		}
+		require.Equal(t, exit.Failure, exitCode(err), "%s", out)
+		require.Contains(t, string(out), "fairsem: cannot start a process: ")
+	}
+}
+
 // Orphans were reaped when the command had ended. One that made many, in weeks, could start no process any more.
 func TestOrphansAreReapedWhileTheCommandRuns(t *testing.T) {
 	s := newStation(t)

@@ -24,5 +24,5 @@ func become(path string, args, env []string, signals chan os.Signal) error {
 		return exit.Signal{Signal: s}
 	default:
 	}
-	return cannotStart(args[0], syscall.Exec(path, args, env))
+	return notStarted(args[0], syscall.Exec(path, args, env))
 }

@@ -3,7 +3,9 @@
 package run
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"syscall"
@@ -21,22 +23,27 @@ type guard struct {
 	stdin *os.File
 }
 
-// startGuard returns nil where there is no shell. Without a guard the kernel ends the command, on Linux, and nothing
-// ends what that has started.
-func startGuard() *guard {
+const shell = "/bin/sh"
+
+// startGuard returns nil where there is no shell, and an error if there is one that cannot be started. Without a guard the kernel ends the
+// command, on Linux, and nothing ends what that has started.
+func startGuard() (*guard, error) {
+	if _, err := os.Stat(shell); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	stdin, writer, err := os.Pipe()
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	defer func() { _ = stdin.Close() }() // the guard has its own
-	cmd := exec.Command("/bin/sh", "-c", guardScript, "fairsem-guard")
+	cmd := exec.Command(shell, "-c", guardScript, "fairsem-guard")
 	cmd.Stdin, cmd.Env, cmd.Dir = stdin, []string{}, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // what the terminal sends is for the command
-	if cmd.Start() != nil {
+	if err := cmd.Start(); err != nil {
 		_ = writer.Close() // nothing was written
-		return nil
+		return nil, err
 	}
-	return &guard{cmd, writer}
+	return &guard{cmd, writer}, nil
 }
 
 // startCommand starts a command whose pid is that of its group. The guard knows the group before the command runs, so it

@@ -90,10 +90,23 @@ func withoutWaiting(t *testing.T, s *redistest.Server) (*holder, *rateWaiter, *f
 	return &holder{job: PermitJob{Request: request}, waiter: of, sem: sem}, &rateWaiter{job: RateJob{Request: request}, waiter: of}, limiter
 }
 
+func TestACommandIsUnexecutableOnlyIfNothingElsePreventsItsStart(t *testing.T) {
+	t.Parallel()
+	var coded *exit.Error
+	for _, full := range []syscall.Errno{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE} {
+		require.NotErrorAs(t, notStarted("job", full), &coded, "so that the exit code is 125")
+	}
+	for number, code := range map[syscall.Errno]int{syscall.EACCES: exit.CannotExec, syscall.ENOEXEC: exit.CannotExec, syscall.ENOENT: exit.NotFound} {
+		require.ErrorAs(t, notStarted("job", number), &coded)
+		require.Equal(t, code, coded.Code)
+	}
+}
+
 // The number of a group that is gone may be that of another soon.
 func TestAStoppedGuardKillsNothing(t *testing.T) {
 	t.Parallel()
-	g := startGuard()
+	g, err := startGuard()
+	require.NoError(t, err)
 	require.NotNil(t, g)
 	pid, err := g.startCommand("/bin/sh", []string{"sh", "-c", "exec sleep 3600"}, os.Environ(), &syscall.SysProcAttr{Setpgid: true})
 	require.NoError(t, err)

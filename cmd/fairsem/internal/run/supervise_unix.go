@@ -41,14 +41,14 @@ func (h *holder) hold() error {
 	controls := make(chan os.Signal, 16)
 	exit.Notify(controls, jobControl...)
 	defer signal.Stop(controls)
-	g := startGuard()
+	g, err := startGuard()
+	if err != nil {
+		return cannotFork(err)
+	}
 	c, err := startChild(g, h.path, command, h.job.Request.environment(h.permitVariables()...))
 	if err != nil {
 		g.stop()
-		if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) {
-			return fmt.Errorf("cannot start a process: %w", err)
-		}
-		return cannotStart(command[0], err)
+		return notStarted(command[0], err)
 	}
 	journal := h.waiter.journal
 	journal.note(note{Event: "started", PID: c.pid})
@@ -70,6 +70,18 @@ func (h *holder) hold() error {
 	}
 	return &exit.Error{Code: code}
 }
+
+// notStarted tells a command that cannot be executed from a system that can start no process now.
+func notStarted(command string, err error) error {
+	for _, full := range []syscall.Errno{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE} {
+		if errors.Is(err, full) {
+			return cannotFork(err)
+		}
+	}
+	return cannotStart(command, err)
+}
+
+func cannotFork(err error) error { return fmt.Errorf("cannot start a process: %w", err) }
 
 // permitVariables describe the permit in the environment of the command.
 func (h *holder) permitVariables() []string {
