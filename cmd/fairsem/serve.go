@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 	"unicode"
 
@@ -240,6 +241,9 @@ func (o *serveOptions) serve(cmd *cobra.Command) error {
 		return err
 	}
 	defer s.Close()
+	// A write to a closed pipe must not end this process: the reader of its log may have ended. It is never reset, because the page lasts as
+	// long as the process.
+	exit.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	listener, err := new(net.ListenConfig).Listen(ctx, network(o.listen), o.listen)
 	if err != nil {
 		return cannotListen(ctx, o.listen, err)

@@ -245,6 +245,34 @@ func TestServeReportsThatThePortIsTaken(t *testing.T) {
 	assert.Regexp(t, `^fairsem: cannot listen on 127\.0\.0\.1:\d+: .*address already in use; stop the program that listens there, or give another address with --listen\n$`, stderr.String())
 }
 
+// A client ended the page with a wrong token: the line about it was written to a pipe that nobody reads.
+func TestServeOutlivesTheReaderOfItsLog(t *testing.T) {
+	t.Parallel()
+	token := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(token, []byte("a token of some length\n"), 0o600))
+	cmd := exec.CommandContext(t.Context(), "fairsem", "serve", "--listen", "127.0.0.1:0", "--redis", "redis://"+redistest.NewServer(t).Addr(), "--allow-writes", "--token-file", token)
+	log, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	page, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	page = strings.TrimSpace(page)
+	require.NoError(t, log.Close())
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, page+"act/pause", strings.NewReader("name=n"))
+	require.NoError(t, err)
+	r.Header.Set("Authorization", "Bearer another token")
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	response, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	assert.Equal(t, http.StatusUnauthorized, response.StatusCode)
+	assert.Equal(t, http.StatusOK, fetch(t, page+"login").StatusCode)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	assert.Equal(t, 143, exitCode(cmd.Wait()))
+}
+
 // A token that can be read on the way protects nothing.
 func TestChangesFromBeyondThisMachineNeedTLS(t *testing.T) {
 	t.Parallel()
