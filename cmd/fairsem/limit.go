@@ -35,7 +35,11 @@ ignored if fairsem was started so, as by nohup; CMD may get other signals that w
 ignored or blocked.
 
 With --no-wait, or if the units would be granted only after --wait, it fails at once
-and reports how long the wait would be, with --json as retry_after_ms.
+and reports how long the wait would be.
+
+With --json the events are those of fairsem run: granted with tenant, weight and
+waited_ms; and stopped or failed, the latter with retry_after_ms if the units would be
+granted later.
 
 With --tenant, tenants share the rate fairly: the next unit goes to the tenant that was
 granted the fewest per --share in the window, and there to the call that came first. A

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -363,6 +364,18 @@ func TestNamesThatAreNotUTF8AreDistinctInJSON(t *testing.T) {
 	}
 	assert.Equal(t, 2, strings.Count(out, "\n"))
 	assert.NotContains(t, fmt.Sprint(o.json("show", "n\xff")["name"]), "base64")
+}
+
+func TestALabelThatIsNotUTF8IsInJSONAsBytes(t *testing.T) {
+	o := newOffice(t)
+	o.hold("h\xff", "n", 1, 1)
+	o.wait("w\xfe", "n", 1, 1)
+	d := o.json("show", "n")
+	holder, waiter := d["held_by"].([]any)[0].(object), d["queue"].([]any)[0].(object)
+	assert.Equal(t, []any{"h\ufffd", "w\ufffd"}, []any{holder["label"], waiter["label"]})
+	for bytes, of := range map[string]object{"h\xff": holder, "w\xfe": waiter} {
+		assert.Equal(t, base64.StdEncoding.EncodeToString([]byte(bytes)), of["label_base64"])
+	}
 }
 
 func TestJSONHasWhatIsKnown(t *testing.T) {

@@ -70,6 +70,14 @@ killed at once, even if CMD has just started, by a small /bin/sh that waits besi
 only for this, and on Linux by the kernel. A process that left the group, belongs to
 another user or has no /bin/sh continues while the units expire.
 
+With --json each event is a JSON object, a line of standard error, with time, event and
+name: granted with id, tenant, token, weight, numbers and waited_ms; started with pid;
+ended with exit; released; lost with reason, which is evicted or expired; and warning
+with message. If CMD did not run, or did not end by itself, the last one is stopped, by
+a signal, or failed, with exit, message and maybe reason. A field other than exit is
+missing if it is 0 or empty. What is not UTF-8 is also there as name_base64, id_base64
+or tenant_base64.
+
 Exit code: that of CMD; 128+n if signal n killed it, or stopped the wait; 75 if
 the permit was not acquired (-E changes it; with -E 0 only --json reports that), 76 if
 it was lost, 125 if fairsem failed itself, such as without a server, 126 if CMD cannot

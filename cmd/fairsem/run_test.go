@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -385,6 +386,30 @@ func TestJSONReportsEventsOnStandardError(t *testing.T) {
 	assert.Equal(t, "out\n", string(out))
 	assert.Regexp(t, `^{"time":"[^"]+","event":"granted","name":"n","id":"[^"]+","token":\d+,"weight":1.*}\n`+
 		`{.*"event":"started",.*"pid":\d+}\n{.*"event":"ended",.*"exit":3}\n{.*"event":"released".*}\n$`, stderr.String())
+}
+
+func TestJSONReportsWhatIsNotUTF8AsBytes(t *testing.T) {
+	s := newStation(t)
+	const name, tenant = "n\xff", "t\xfe"
+	cmd := s.program("run", name, "--tenant", tenant, "--limit", "1", "--json", "-c", `printf %s "$FAIRSEM_ID"`)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	id, err := cmd.Output()
+	require.NoError(t, err)
+	events := json.NewDecoder(&stderr)
+	for _, want := range []note{{"granted", []byte(name), id, []byte(tenant)}, {Event: "started", Name: []byte(name)}, {Event: "ended", Name: []byte(name)}, {Event: "released", Name: []byte(name)}} {
+		var n note
+		require.NoError(t, events.Decode(&n))
+		assert.Equal(t, want, n)
+	}
+}
+
+// note is what --json reports as bytes.
+type note struct {
+	Event  string
+	Name   []byte `json:"name_base64"`
+	ID     []byte `json:"id_base64"`
+	Tenant []byte `json:"tenant_base64"`
 }
 
 func TestJSONReportsThatASignalStoppedTheWait(t *testing.T) {

@@ -2,14 +2,14 @@ package render
 
 import (
 	"time"
-	"unicode/utf8"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // Semaphore is a name as --json shows it. Durations are whole milliseconds. Bytes that are not UTF-8 are U+FFFD in all
-// strings; names, tenants and ids, which other commands take, are also there as exact bytes.
+// strings; names, tenants, ids and labels, which clients choose, are also there as exact bytes.
 type Semaphore struct {
 	Time         time.Time `json:"time"` // of the query, by the clock of the server
 	Name         string    `json:"name"`
@@ -31,9 +31,10 @@ type Semaphore struct {
 
 // Ticket is what holders and waiters have in common.
 type Ticket struct {
-	ID       string `json:"id"`
-	IDBase64 []byte `json:"id_base64,omitempty"` // like that of a name
-	Label    string `json:"label"`               // "": of a process that has been silent for long
+	ID          string `json:"id"`
+	IDBase64    []byte `json:"id_base64,omitempty"` // like that of a name
+	Label       string `json:"label"`               // "": of a process that has been silent for long
+	LabelBase64 []byte `json:"label_base64,omitempty"`
 	Account
 	Weight      int64     `json:"weight"`
 	Since       time.Time `json:"since"`         // by the clock of the server, as are the times; of a waiter less the head start
@@ -87,7 +88,7 @@ type SemaphoreDetail struct {
 // NewSemaphore converts s.
 func NewSemaphore(s fairsem.Status) Semaphore {
 	return Semaphore{
-		Time: s.At.UTC(), Name: s.Name, NameBase64: notUTF8(s.Name), Limit: s.Limit, Declared: s.Declared, Pinned: s.Pinned, Paused: inspect.Paused(s),
+		Time: s.At.UTC(), Name: s.Name, NameBase64: text.NotUTF8(s.Name), Limit: s.Limit, Declared: s.Declared, Pinned: s.Pinned, Paused: inspect.Paused(s),
 		Used: s.Used, Holders: s.Holders, Waiting: s.Waiting, OldestWaitMS: s.OldestWait.Milliseconds(), ExpectedMS: milliseconds(s.ExpectedWait()),
 		NextExpiryMS: s.NextExpiry.Milliseconds(), WindowMS: s.Window.Milliseconds(), Granted: s.Granted, Expired: s.Expired,
 	}
@@ -103,8 +104,8 @@ func milliseconds(d time.Duration, known bool) *int64 {
 
 func newTicket(t fairsem.Ticket) Ticket {
 	return Ticket{
-		ID: t.ID, IDBase64: notUTF8(t.ID), Label: t.Label, Account: newAccount(t.Tenant), Weight: t.Weight, Since: t.Since.UTC(),
-		ExpiresInMS: t.ExpiresIn.Milliseconds(),
+		ID: t.ID, IDBase64: text.NotUTF8(t.ID), Label: t.Label, LabelBase64: text.NotUTF8(t.Label), Account: newAccount(t.Tenant), Weight: t.Weight,
+		Since: t.Since.UTC(), ExpiresInMS: t.ExpiresIn.Milliseconds(),
 	}
 }
 
@@ -118,7 +119,9 @@ func NewWaiter(now time.Time, position int, t fairsem.Ticket) Waiter {
 	return Waiter{Position: position, Ticket: newTicket(t), WaitedMS: inspect.Since(now, t).Milliseconds()}
 }
 
-func newAccount(tenant string) Account { return Account{Tenant: tenant, TenantBase64: notUTF8(tenant)} }
+func newAccount(tenant string) Account {
+	return Account{Tenant: tenant, TenantBase64: text.NotUTF8(tenant)}
+}
 
 // newTenants converts t.
 func newTenants(t inspect.Tenants) []Tenant {
@@ -133,14 +136,6 @@ func newTenants(t inspect.Tenants) []Tenant {
 		}
 	}
 	return all
-}
-
-// notUTF8 returns the bytes of s if JSON would change them.
-func notUTF8(s string) []byte {
-	if utf8.ValidString(s) {
-		return nil
-	}
-	return []byte(s)
 }
 
 // NewSemaphoreDetail converts d.

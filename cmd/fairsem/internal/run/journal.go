@@ -62,20 +62,23 @@ func (j *journal) close() {
 
 // note is what happened, for programs to read.
 type note struct {
-	Time     time.Time `json:"time"`
-	Event    string    `json:"event"` // granted, started, lost, ended, released, warning, stopped or failed
-	Name     string    `json:"name"`
-	ID       string    `json:"id,omitempty"`
-	Tenant   string    `json:"tenant,omitempty"`
-	Token    int64     `json:"token,omitempty"`
-	Weight   int64     `json:"weight,omitempty"`
-	Numbers  []int64   `json:"numbers,omitempty"`
-	WaitedMS int64     `json:"waited_ms,omitempty"`
-	PID      int       `json:"pid,omitempty"`
-	Exit     *int      `json:"exit,omitempty"`
-	Reason   string    `json:"reason,omitempty"`         // of a loss, and of a wait that was ended: evicted or expired
-	RetryMS  int64     `json:"retry_after_ms,omitempty"` // of a rate: until the units would be granted
-	Message  string    `json:"message,omitempty"`
+	Time         time.Time `json:"time"`
+	Event        string    `json:"event"` // granted, started, lost, ended, released, warning, stopped or failed
+	Name         string    `json:"name"`
+	NameBase64   []byte    `json:"name_base64,omitempty"` // only if the name is no UTF-8, which JSON cannot write
+	ID           string    `json:"id,omitempty"`
+	IDBase64     []byte    `json:"id_base64,omitempty"`
+	Tenant       string    `json:"tenant,omitempty"`
+	TenantBase64 []byte    `json:"tenant_base64,omitempty"`
+	Token        int64     `json:"token,omitempty"`
+	Weight       int64     `json:"weight,omitempty"`
+	Numbers      []int64   `json:"numbers,omitempty"`
+	WaitedMS     int64     `json:"waited_ms,omitempty"`
+	PID          int       `json:"pid,omitempty"`
+	Exit         *int      `json:"exit,omitempty"`
+	Reason       string    `json:"reason,omitempty"`         // of a loss, and of a wait that was ended: evicted or expired
+	RetryMS      int64     `json:"retry_after_ms,omitempty"` // of a rate: until the units would be granted
+	Message      string    `json:"message,omitempty"`
 }
 
 // Why a permit was lost.
@@ -90,6 +93,7 @@ func (j *journal) note(n note) {
 		return
 	}
 	n.Time, n.Name = time.Now(), j.request.Name
+	n.NameBase64, n.IDBase64, n.TenantBase64 = text.NotUTF8(n.Name), text.NotUTF8(n.ID), text.NotUTF8(n.Tenant)
 	j.write(text.JSON(n))
 }
 

@@ -34,6 +34,14 @@ func JSON(v any) []byte {
 	return b.Bytes()
 }
 
+// NotUTF8 returns the bytes of s if JSON would change them, for a field beside the one of s.
+func NotUTF8(s string) []byte {
+	if utf8.ValidString(s) {
+		return nil
+	}
+	return []byte(s)
+}
+
 func escape(b *bytes.Buffer, r rune) {
 	for _, unit := range utf16.Encode([]rune{r}) {
 		fmt.Fprintf(b, `\u%04x`, unit)
