@@ -248,12 +248,15 @@ func TestLsShowsNamesThatMatchThePattern(t *testing.T) {
 }
 
 // It was taken for a pattern, and not found.
-func TestLsFindsANameWithABackslashAsItListsIt(t *testing.T) {
+func TestANameWithABackslashIsGivenAsItIsAndListedWithTwo(t *testing.T) {
 	o := newOffice(t)
 	o.hold("h", `back\slash`, 1, 1)
 	for _, pattern := range []string{`back\slash`, `back\\sl*`} {
 		out, _ := o.does(0, "ls", pattern)
-		assert.Contains(t, out, `back\slash`, pattern)
+		assert.Contains(t, out, `back\\slash `, pattern)
+	}
+	for _, args := range []string{"show", "pause --yes", "resume --yes", "evict --all --yes"} {
+		o.does(0, append(strings.Fields(args), `back\slash`)...)
 	}
 }
 

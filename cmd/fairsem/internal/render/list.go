@@ -37,7 +37,7 @@ func listTable(all []fairsem.Status, width int) string {
 		{Head: "OLDEST", Right: true}, {Head: "EXPIRED", Right: true}, {Head: "NOTE"}}
 	rows := make([][]string, len(all))
 	for i, s := range all {
-		rows[i] = []string{text.Clean(s.Name), bar(s, barWidth(width)), Used(s), warn(s.Waiting), oldest(s), warn(s.Expired), note(s)}
+		rows[i] = []string{text.Distinct(s.Name), bar(s, barWidth(width)), Used(s), warn(s.Waiting), oldest(s), warn(s.Expired), note(s)}
 	}
 	return layOut(columns, rows, width)
 }
@@ -48,7 +48,7 @@ func plainList(all []fairsem.Status) string {
 		{Head: "OLDEST", Right: true}, {Head: "EXPIRED", Right: true}, {Head: "NOTE"}}
 	rows := make([][]string, len(all))
 	for i, s := range all {
-		name := strings.ReplaceAll(text.Clean(s.Name), " ", `\x20`)
+		name := strings.ReplaceAll(text.Distinct(s.Name), " ", `\x20`)
 		rows[i] = []string{name, number(s.Used), number(s.Limit), number(s.Waiting), text.Ago(s.OldestWait), number(s.Expired), strings.Join(Notes(s), ", ")}
 	}
 	return layOut(columns, rows, 0)

@@ -43,6 +43,22 @@ func TestWithoutATerminalEveryRowHasTheSameFields(t *testing.T) {
 	}, got)
 }
 
+// A name with an escape looked like one with a backslash.
+func TestNoTwoNamesLookTheSame(t *testing.T) {
+	var all []fairsem.Status
+	for _, name := range []string{"a b", `a\x20b`, "a\x1bb", `a\x1bb`, `a\\x1bb`, "a\xffb", `a\xffb`} {
+		all = append(all, fairsem.Status{Name: name})
+	}
+	for _, width := range []int{0, 95} {
+		seen := make(map[string]bool)
+		for line := range strings.Lines(ansi.Strip(List(all, width))) {
+			seen[line] = true
+		}
+		assert.Len(t, seen, 1+len(all), "the heading, and a row for each: %q", seen)
+	}
+	assert.Contains(t, List(all, 0), `a\\x20b`)
+}
+
 func TestTheBarIsGreenWithRoomAndYellowWithout(t *testing.T) {
 	assert.Contains(t, bar(listed[1], 4), "\x1b[32m█░░░")
 	for _, s := range []fairsem.Status{listed[0], listed[2], {Limit: 2, Used: 3}} {
