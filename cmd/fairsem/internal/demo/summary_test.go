@@ -54,14 +54,6 @@ func TestWhatDoesNotFitBesideIsBelow(t *testing.T) {
 	assert.Equal(t, "left      right\nleft\n      too long a text\n", s.text.String())
 }
 
-func TestNoColorCountsWhateverItsValue(t *testing.T) {
-	t.Setenv("NO_COLOR", "yes")
-	t.Setenv("CLICOLOR_FORCE", "1")
-	var out bytes.Buffer
-	summarize(&out, "h", nil, []verdict{newVerdict("kept", "", true)})
-	assert.NotContains(t, out.String(), "\x1b[3", "a colour")
-}
-
 func TestTheReportOfABrokenPromiseHasItsViolations(t *testing.T) {
 	t.Parallel()
 	client, err := fairsem.New(redis.NewClient(&redis.Options{}), fairsem.Options{})

@@ -35,7 +35,7 @@ down. User and password are those of the servers. Credentials of sentinels are `
 		{"REDIS_URL", "The server, without `--redis`. Other users of the machine can read arguments, but not this. `run` and `limit` do not pass it on to their command, unless `--pass-redis-url` is given."},
 		{"FAIRSEM_PREFIX", "The prefix of every key, without `--prefix`; `fairsem` without either."},
 		{"SSL_CERT_FILE", "A file with the certificates of trusted authorities, for a server whose certificate is not signed by a public one."},
-		{"NO_COLOR", "If it is not empty, the output has no colours."},
+		{"NO_COLOR", "If it is not empty, the output has no colours. In a pipe it has none anyway, also with `CLICOLOR_FORCE`."},
 		{"TERM", "On a `dumb` terminal nothing is drawn: lines are written instead."},
 		{"FAIRSEM_NAME", "Set by `run` for its command: the name."},
 		{"FAIRSEM_ID", "Set by `run`: the id of the permit."},

@@ -4,6 +4,8 @@ package screen
 import (
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -11,9 +13,12 @@ import (
 	"golang.org/x/term"
 )
 
-// Profile is what out can show. NO_COLOR counts whatever its value, see no-color.org.
+// Profile is what out can show. NO_COLOR counts whatever its value, see no-color.org. The variables that would have a pipe count as a
+// terminal are ignored: what programs read is the same everywhere.
 func Profile(out io.Writer) colorprofile.Profile {
-	p := colorprofile.Detect(out, os.Environ())
+	p := colorprofile.Detect(out, slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		return strings.HasPrefix(variable, "CLICOLOR_FORCE=") || strings.HasPrefix(variable, "TTY_FORCE=")
+	}))
 	if os.Getenv("NO_COLOR") != "" {
 		return min(p, colorprofile.ASCII)
 	}
