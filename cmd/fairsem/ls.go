@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/screen"
@@ -77,10 +76,9 @@ if signal n stopped it.`,
 	return cmd
 }
 
-func (o *lsOptions) complete(cmd *cobra.Command) error {
-	o.pattern = cmd.Flags().Arg(0)
-	if _, err := inspect.Glob(o.pattern); err != nil {
-		return exit.Usagef("PATTERN %w", err)
+func (o *lsOptions) complete(cmd *cobra.Command) (err error) {
+	if o.pattern, err = parsePattern(cmd.Flags().Args()); err != nil {
+		return err
 	}
 	return o.watch.check(cmd)
 }

@@ -15,7 +15,7 @@ func onePattern(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// parsePattern returns the PATTERN of a command that shows names until it is stopped; "" if there is none.
+// parsePattern returns the PATTERN of a command that shows names; "" if there is none.
 func parsePattern(args []string) (string, error) {
 	if len(args) == 0 {
 		return "", nil
