@@ -28,11 +28,11 @@ only waits, for use in a loop.
 A grant counts until its window is over and is never released. So no permit is held
 while CMD runs, and none can be lost. CMD replaces fairsem: it has its process id, its
 terminal and all signals from then on. CMD is executed without a shell, with standard
-input and output untouched. Its environment is that of fairsem without REDIS_URL,
-which may contain a password and is passed on with --pass-redis-url, without
-FAIRSEM_SERVE_TOKEN, and with FAIRSEM_TENANT, which is that of --tenant. HUP and INT stay
-ignored if fairsem was started so, as by nohup; CMD may get other signals that were
-ignored or blocked.
+input and output untouched, except that those that are closed are /dev/null. Its
+environment is that of fairsem without REDIS_URL, which may contain a password and is
+passed on with --pass-redis-url, without FAIRSEM_SERVE_TOKEN, and with FAIRSEM_TENANT,
+which is that of --tenant. HUP and INT stay ignored if fairsem was started so, as by
+nohup; CMD may get other signals that were ignored or blocked.
 
 With --no-wait, or if the units would be granted only after --wait, it fails at once
 and reports how long the wait would be.

@@ -37,7 +37,7 @@ func TestTheManualCoversEveryCommandAndVariable(t *testing.T) {
 		assert.Regexp(t, `(?m)^Exit code`, cmd.Long+strings.Repeat("Exit code", btoi(cmd.Hidden)), "%s has a paragraph about its exit codes", cmd.CommandPath())
 		assert.NotEmpty(t, cmd.Example+strings.Repeat("none", btoi(cmd.Hidden)), cmd.CommandPath())
 	}
-	for _, want := range []string{"REDIS_URL", "FAIRSEM_PREFIX", "NO_COLOR", "TERM", "SSL_CERT_FILE", "FAIRSEM_NAME", "FAIRSEM_ID", "FAIRSEM_TOKEN", "FAIRSEM_WEIGHT", "FAIRSEM_TENANT", "FAIRSEM_NUMBER", "FAIRSEM_NUMBERS"} {
+	for _, want := range []string{"REDIS_URL", "FAIRSEM_PREFIX", "FAIRSEM_SERVE_TOKEN", "LC_ALL, LC_CTYPE, LANG", "NO_COLOR", "TERM", "SSL_CERT_FILE", "FAIRSEM_NAME", "FAIRSEM_ID", "FAIRSEM_TOKEN", "FAIRSEM_WEIGHT", "FAIRSEM_TENANT", "FAIRSEM_NUMBER", "FAIRSEM_NUMBERS"} {
 		assert.Contains(t, text, "- `"+want+"`: ")
 	}
 	for _, link := range regexp.MustCompile(`\]\(#([^)]*)\)`).FindAllStringSubmatch(text, -1) {

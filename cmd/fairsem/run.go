@@ -33,10 +33,11 @@ when CMD has ended. It then ends what CMD has left in its process group, such as
 processes in the background: with TERM at once, and with KILL after --kill-after. What is
 to continue needs a session of its own, as by setsid: it is neither ended nor waited for.
 
-CMD is executed without a shell, with standard input and output untouched. Its
-environment has FAIRSEM_NAME, FAIRSEM_ID, FAIRSEM_TOKEN, FAIRSEM_WEIGHT, FAIRSEM_TENANT,
-FAIRSEM_NUMBER and FAIRSEM_NUMBERS. It has neither FAIRSEM_SERVE_TOKEN nor REDIS_URL,
-which may contain a password and is passed on with --pass-redis-url.
+CMD is executed without a shell, with standard input and output untouched, except that
+those that are closed are /dev/null. Its environment has FAIRSEM_NAME, FAIRSEM_ID,
+FAIRSEM_TOKEN, FAIRSEM_WEIGHT, FAIRSEM_TENANT, FAIRSEM_NUMBER and FAIRSEM_NUMBERS. It
+has neither FAIRSEM_SERVE_TOKEN nor REDIS_URL, which may contain a password and is passed
+on with --pass-redis-url.
 
 CMD has a process group of its own, which has the terminal while it runs. INT, TERM, HUP,
 QUIT, USR1, USR2, TSTP and CONT are passed on to that group; other signals, such as ALRM

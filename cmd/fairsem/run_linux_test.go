@@ -119,6 +119,17 @@ func TestNoCommandRunsWithoutItsGuardForLackOfFiles(t *testing.T) {
 	}
 }
 
+func TestAnOutputThatIsClosedCountsAsNull(t *testing.T) {
+	s := newStation(t)
+	const script = `test /proc/$$/fd/1 -ef /dev/null && echo out`
+	for _, of := range []*exec.Cmd{s.program("ls"), s.command("--limit", "1", "-c", script), s.program("limit", "rate", "1/1s", "-c", script)} {
+		cmd := exec.CommandContext(t.Context(), "sh", append([]string{"-c", `exec "$@" >&-`, "sh"}, of.Args...)...)
+		cmd.Env = of.Env
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+}
+
 // Orphans were reaped when the command had ended. One that made many, in weeks, could start no process any more.
 func TestOrphansAreReapedWhileTheCommandRuns(t *testing.T) {
 	s := newStation(t)
