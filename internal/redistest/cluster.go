@@ -91,6 +91,21 @@ func (c *Cluster) Owner(key string) (*Server, error) {
 	return nil, fmt.Errorf("redistest: no node serves %q: %w", key, errors.Join(errs...))
 }
 
+// Lose kills Nodes[i], with i below 3, and the node that started as its replica, so that nobody takes over: its slots have no server. The
+// other nodes, of which none may be down, go on with theirs.
+func (c *Cluster) Lose(i int) error {
+	lost := []*Server{c.Nodes[i], c.Nodes[i+masters]}
+	for _, n := range c.Nodes {
+		if slices.Contains(lost, n) {
+			continue
+		}
+		if err := n.do("CONFIG", "SET", "cluster-require-full-coverage", "no").Err(); err != nil {
+			return err
+		}
+	}
+	return errors.Join(lost[1].Kill(), lost[0].Kill()) // the replica first: it cannot be promoted
+}
+
 // Stop stops all nodes and closes the client, like [Server.Stop].
 func (c *Cluster) Stop() error {
 	return errors.Join(ignoreClosed(c.client.Close()), StopAll(c.Nodes))

@@ -36,8 +36,8 @@ func newRefusal(cause error, format string, args ...any) error {
 	return &refusal{fmt.Sprintf(format, args...), cause}
 }
 
-// Reach pings the server once, so that a wrong address is reported at once. The error is one line with the address and
-// what to do, and wraps the error of the server or the network, or ErrKind; it is the cause of ctx if that ends.
+// Reach pings the server once, so that a wrong address is reported at once; of a cluster, one primary has to answer. The error is one
+// line with the address and what to do, and wraps the error of the server or the network, or ErrKind; it is the cause of ctx if that ends.
 func (s *Server) Reach(ctx context.Context) error {
 	client := s.client(true)
 	answer := make(chan error, 1)
@@ -55,7 +55,7 @@ func (s *Server) Reach(ctx context.Context) error {
 
 // check requires an answer, of the kind of server that the URL is about.
 func (s *Server) check(ctx context.Context, client redis.UniversalClient) error {
-	if err := client.Ping(ctx).Err(); err != nil {
+	if err := ping(ctx, client); err != nil {
 		return newRefusal(err, "no Redis at %s: %s; %s", s, s.describe(err), s.advice(err))
 	}
 	if s.kind != "standalone" {

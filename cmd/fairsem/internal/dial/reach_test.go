@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -183,6 +184,35 @@ func TestADeadServerIsReportedWithTheWordsOfTheNetwork(t *testing.T) {
 	requireRefuses(t, parse(t, "unix://user:geheim@/nowhere/redis.sock"), "no such file")
 	requireRefuses(t, parse(t, "cluster://user:geheim@127.0.0.1:1?addr=127.0.0.1:2"), "connection refused")
 	requireRefuses(t, parse(t, "sentinel://user:geheim@127.0.0.1:1?addr=127.0.0.1:2&master_name=m&sentinel_password=geheim"), "connection refused")
+}
+
+// The PING of go-redis fails for one primary that is down. Before it go-redis sent COMMAND, which the administrator saw in ACL LOG.
+func TestAClusterIsReachedAsLongAsOnePrimaryAnswers(t *testing.T) {
+	t.Parallel()
+	c := redistest.NewCluster(t)
+	few := []any{"ACL", "SETUSER", "few", "on", ">geheim", "-@all", "+hello", "+ping", "+cluster|slots", "+client"}
+	for _, n := range c.Nodes {
+		require.NoError(t, n.Client().Do(t.Context(), few...).Err())
+	}
+	there := parse(t, "cluster://few:geheim@%s", c.Nodes[1].Addr())
+	s, err := there.Open(fairsem.Options{})
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	require.NoError(t, c.Lose(0))
+	require.NoError(t, there.Reach(t.Context()))
+	require.NoError(t, s.Ping(t.Context()))
+	require.NoError(t, c.Nodes[2].Pause())
+	require.NoError(t, there.Reach(t.Context()))
+	require.NoError(t, s.Ping(t.Context()))
+	log, err := c.Nodes[1].Client().ACLLog(t.Context(), 100).Result()
+	require.NoError(t, err)
+	assert.Empty(t, log)
+
+	for _, n := range c.Nodes {
+		require.NoError(t, n.Kill())
+	}
+	requireRefuses(t, there, "no Redis at", "connection refused")
+	require.Error(t, s.Ping(t.Context()))
 }
 
 func TestAServerThatHangsIsReportedAfterATimeout(t *testing.T) {

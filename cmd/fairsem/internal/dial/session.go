@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,14 +50,43 @@ func (s *Session) Close() {
 	_ = s.Redis.Close() // nothing is in flight any more, or the process ends
 }
 
-// Ping sends PING to the server, in a cluster to every master.
-func (s *Session) Ping(ctx context.Context) error {
-	cluster, ok := s.Redis.(*redis.ClusterClient)
+// Ping sends PING to the server. In a cluster it sends it to every primary, and one that answers is enough.
+func (s *Session) Ping(ctx context.Context) error { return ping(ctx, s.Redis) }
+
+// ping is Session.Ping. The PING of a ClusterClient would fail for one primary that is down, though names on the others work; and it would
+// query COMMAND first, which the user of docs/operations.md may not do.
+func ping(ctx context.Context, client redis.UniversalClient) error {
+	cluster, ok := client.(*redis.ClusterClient)
 	if !ok {
-		return s.Redis.Ping(ctx).Err()
+		return client.Ping(ctx).Err()
 	}
-	return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return node.Ping(ctx).Err() })
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answered, failed := make(chan struct{}, 1), make(chan error, 1)
+	go func() { // ends with the time-outs of go-redis at the latest; not waited for once a primary has answered
+		failed <- cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+			err := node.Ping(ctx).Err()
+			if err == nil {
+				select {
+				case answered <- struct{}{}:
+				default:
+				}
+			}
+			return err
+		})
+	}()
+	select {
+	case <-answered:
+		return nil
+	case err := <-failed:
+		if len(answered) > 0 {
+			return nil
+		}
+		return cmp.Or(err, errNoPrimary)
+	}
 }
+
+var errNoPrimary = errors.New("no primary of this cluster has any slots")
 
 // WithAddress adds the address of the server to an error of a server that does not answer.
 func (s *Server) WithAddress(err error) error {

@@ -280,7 +280,7 @@ const receiveTimeout = 2 * time.Second
 // channel checks that a message of one connection is received by another; in a cluster, through every primary.
 func channel(ctx context.Context, p *target) []Finding {
 	name := p.space().WakePrefix() + "doctor-" + uuid.NewString()
-	sub := p.rdb.Subscribe(ctx, name)
+	sub := p.nodes[0].rdb.Subscribe(ctx, name) // p.rdb may choose a node of a cluster that is down
 	defer sub.Close()
 	if _, err := sub.ReceiveTimeout(ctx, receiveTimeout); redis.IsPermissionError(err) {
 		return []Finding{notChecked(err, "+subscribe, or &"+p.Prefix+":*")}

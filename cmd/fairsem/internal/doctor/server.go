@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fairsem/fairsem/internal/failure"
 )
 
 // What the server is: its kind and version, its role, and whether it answers at all.
@@ -39,25 +41,31 @@ func mode(_ context.Context, p *target, n *node) Finding {
 }
 
 // slots checks that each name has a server.
-func slots(ctx context.Context, p *target) []Finding {
-	cluster, is := p.rdb.(*redis.ClusterClient)
-	if !is {
+func slots(ctx context.Context, p *target) (all []Finding) {
+	if _, cluster := p.rdb.(*redis.ClusterClient); !cluster {
 		return nil
 	}
-	ranges, err := cluster.ClusterSlots(ctx).Result() //nolint:staticcheck // its successor wants a right that nothing else needs
+	for _, n := range p.silent {
+		all = append(all, fail(fmt.Sprintf("%s does not answer, so names there cannot be used: %v", n.addr, failure.Discreet(n.err)),
+			"start it again, or have a replica of it take over: CLUSTER FAILOVER FORCE there").with("node", n.addr))
+	}
+	ranges, err := p.nodes[0].rdb.ClusterSlots(ctx).Result() //nolint:staticcheck // its successor wants a right that nothing else needs
 	if err != nil {
-		return []Finding{notChecked(err, "+cluster|slots")}
+		return append(all, notChecked(err, "+cluster|slots"))
 	}
 	served := 0
 	for _, r := range ranges {
 		served += r.End - r.Start + 1
 	}
-	const all = 16384
-	if served < all {
-		return []Finding{fail(fmt.Sprintf("%d of %d slots have no server: names there cannot be used", all-served, all),
-			"redis-cli --cluster check lists them, --cluster fix assigns them")}
+	const every = 16384
+	if served < every {
+		return append(all, fail(fmt.Sprintf("%d of %d slots have no server: names there cannot be used", every-served, every),
+			"redis-cli --cluster check lists them, --cluster fix assigns them"))
 	}
-	return []Finding{ok("%d masters serve all %d slots", len(p.nodes), all)}
+	if len(all) > 0 {
+		return all
+	}
+	return []Finding{ok("%d masters serve all %d slots", len(p.nodes), every)}
 }
 
 // product is a server that is known: from which version on it can do what is needed, and what was tested, from

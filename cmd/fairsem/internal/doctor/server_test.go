@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"testing"
 	"time"
 
@@ -57,6 +58,27 @@ func TestVersionsThatWereTestedAreWell(t *testing.T) {
 		}
 		assert.Equal(t, OK, version(info).State, row[0])
 	}
+}
+
+// It reported nothing but that there is no Redis.
+func TestAPrimaryOfAClusterThatIsDownIsAFailureAndTheOthersAreChecked(t *testing.T) {
+	t.Parallel()
+	c := redistest.NewCluster(t)
+	o := usual()
+	occupy(t, c.Client(), o.Prefix, "here")
+	lost, err := c.Owner(o.Prefix + ":{elsewhere}:meta")
+	require.NoError(t, err)
+	holds, err := c.Owner(o.Prefix + ":{here}:meta")
+	require.NoError(t, err)
+	require.NotEqual(t, lost, holds)
+	require.NoError(t, c.Lose(slices.Index(c.Nodes, lost)))
+	report := examine(t, "cluster://"+holds.Addr(), o)
+	f := one(t, report.of("slots"))
+	assert.Equal(t, Fail, f.State)
+	assert.Contains(t, f.Message, lost.Addr()+" does not answer, so names there cannot be used: dial tcp")
+	assert.EqualValues(t, 1, report.Count[Fail], "%v", report.troubles())
+	assert.Contains(t, one(t, report.of("rights")).Message, "the same on 1 more")
+	assert.Contains(t, one(t, report.of("semaphores")).Message, "1 name, 2 permits, 1 waiting")
 }
 
 func TestReplicasThatAreBehindAreWarnedOf(t *testing.T) {

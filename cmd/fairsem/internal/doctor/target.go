@@ -21,6 +21,7 @@ type target struct {
 	server *dial.Server
 	rdb    redis.UniversalClient
 	nodes  []*node
+	silent []*node // of a cluster of which others answer
 }
 
 // node is a server that has keys of its own: the only one, or a master of a cluster.
@@ -31,7 +32,7 @@ type node struct {
 	err  error // why there is no info
 }
 
-// connect finds the nodes and queries their INFO. answer is the first error of the server, if there was one, which may be
+// connect finds the nodes and queries their INFO. Nodes of a cluster that do not answer are no nodes to check, as long as others do. answer is the first error of the server, if there was one, which may be
 // why they are not found.
 func (p *target) connect(ctx context.Context, answer error) (Finding, bool) {
 	cluster, ok := p.rdb.(*redis.ClusterClient)
@@ -48,6 +49,11 @@ func (p *target) connect(ctx context.Context, answer error) (Finding, bool) {
 		if text, n.err = n.rdb.Info(ctx).Result(); n.err == nil {
 			n.info = fields(text)
 		}
+	}
+	silent := func(n *node) bool { return n.err != nil && !errors.As(n.err, new(redis.Error)) }
+	if there := slices.DeleteFunc(slices.Clone(p.nodes), silent); len(there) > 0 {
+		p.silent = slices.DeleteFunc(slices.Clone(p.nodes), func(n *node) bool { return !silent(n) })
+		p.nodes = there
 	}
 	return Finding{}, true
 }

@@ -18,7 +18,7 @@ var topics = []topic{
 		{"sentinel://host:26379/0?master_name=mymaster&addr=host2:26379", "a primary under Sentinel"},
 	}, `The schemes ` + "`rediss`, `clusters` and `sentinels`" + ` are the same with TLS; all nodes and sentinels must have a certificate
 for the first host of the URL. One address of a cluster, or one of the sentinels, is enough; more of them help when that one is
-down. User and password are those of the servers. Credentials of sentinels are ` + "`sentinel_username`" + ` and
+down. A primary of a cluster that is down does not keep commands from the names on the others. User and password are those of the servers. Credentials of sentinels are ` + "`sentinel_username`" + ` and
 ` + "`sentinel_password`" + `. Write special characters of a password as ` + "`%XX`" + `. Other parameters, such as
 ` + "`read_timeout=5s`" + `, are those of go-redis.`},
 	{"Exit codes", []entry{
