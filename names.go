@@ -3,6 +3,7 @@ package fairsem
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"sync"
@@ -20,8 +21,9 @@ const listShare = 0.1
 // List yields the names that are in use, or were within about the last half minute, and the names whose limit was set by
 // hand. It yields each name once, in no particular order, as soon as it is found. It scans all keys of the server, or of
 // every primary of a cluster, and takes at most a tenth of a server's time. With millions of keys, of any program, a scan
-// takes minutes; to stop early, break out of the loop or end ctx. It ends with the first error, which comes with an
-// empty name: those of [Client.Ping], and [ErrUnavailable], too, if Redis has not answered for a TTL.
+// takes minutes; to stop early, break out of the loop or end ctx. An error comes last, with an empty name: those of
+// [Client.Ping], and [ErrUnavailable], too, if Redis has not answered for a TTL. In a cluster the names of the primaries that
+// answer come before the [ErrUnavailable] of one that does not.
 func (c *Client) List(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		seen := make(map[string]bool)
@@ -57,11 +59,18 @@ func (c *Client) walk(ctx context.Context, share float64, found func(name string
 		return err
 	}
 	nodes, err := c.scans(ctx, share)
-	for err == nil && len(nodes) > 0 {
-		var page []string
-		var more bool
-		if page, more, err = c.nextNames(ctx, nodes[0]); err != nil {
-			break
+	if err != nil {
+		return err
+	}
+	silent, all := 0, len(nodes)
+	for len(nodes) > 0 {
+		page, more, failed := c.nextNames(ctx, nodes[0])
+		switch {
+		case failed != nil && (ctx.Err() != nil || !errors.Is(failed, ErrUnavailable)):
+			return failed
+		case failed != nil: // other primaries may answer
+			err = cmp.Or(err, failed)
+			silent++
 		}
 		for _, name := range page {
 			if !found(name) {
@@ -71,6 +80,9 @@ func (c *Client) walk(ctx context.Context, share float64, found func(name string
 		if !more {
 			nodes = nodes[1:]
 		}
+	}
+	if 0 < silent && silent < all {
+		return fmt.Errorf("%w; %w: %d of %d", err, failure.ErrIncomplete, silent, all)
 	}
 	return err
 }

@@ -85,6 +85,43 @@ func TestListAmongManyKeysFindsAllNames(t *testing.T) {
 	assert.ElementsMatch(t, want, got)
 }
 
+// It ended at the first primary that did not answer, which was any.
+func TestListInAClusterHasTheNamesOfThePrimariesThatAnswer(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.NewCluster(t)
+	c, err := fairsem.New(cluster.Client(), fairsem.Options{TTL: time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() }) // a primary is gone
+	var want []string
+	for i := range 9 {
+		name := fmt.Sprintf("n%d", i)
+		require.NoError(t, c.Inspect(name).SetLimit(t.Context(), 1))
+		if owner, err := cluster.Owner("fairsem:{" + name + "}:meta"); assert.NoError(t, err) && owner != cluster.Nodes[0] {
+			want = append(want, name)
+		}
+	}
+	require.Less(t, len(want), 9)
+	require.NoError(t, cluster.Lose(0))
+	var names []string
+	var failed error
+	for name, err := range c.List(t.Context()) {
+		if failed = err; err == nil {
+			names = append(names, name)
+		}
+	}
+	require.ErrorIs(t, failed, fairsem.ErrUnavailable)
+	require.ErrorContains(t, failed, "the names of some primaries are missing: 1 of 3")
+	assert.ElementsMatch(t, want, names)
+
+	for _, n := range cluster.Nodes {
+		require.NoError(t, n.Kill())
+	}
+	for name, err := range c.List(t.Context()) {
+		require.ErrorIs(t, err, fairsem.ErrUnavailable, name)
+		assert.NotContains(t, err.Error(), "some primaries")
+	}
+}
+
 func TestListThatPausesEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	c, _ := among(t, 5000)

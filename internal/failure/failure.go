@@ -16,6 +16,8 @@ var (
 	ErrNoAnswer = errors.New("no answer in time")
 	// ErrFewReplicas means that a command was executed, but too few replicas have its effect.
 	ErrFewReplicas = errors.New("too few replicas have acknowledged it")
+	// ErrIncomplete means that a list of names has those of some primaries of a cluster only.
+	ErrIncomplete = errors.New("the names of some primaries are missing")
 )
 
 // discreet is a reply of Redis without what it repeats of the command.
