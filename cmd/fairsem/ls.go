@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -57,7 +56,8 @@ next_expiry_ms, window_ms (of a rate), granted and expired; also name_base64 if 
 name is not UTF-8. Where tenants share a name, the wait depends on whose call it is:
 fairsem show has null there.
 
-` + howWatched + `
+` + howWatched + ` If a primary
+of a cluster does not answer, the names on the others are shown.
 
 Exit code: 0, also if nothing is in use; 2 for a wrong command line, 125 if the
 server did not answer or some name could not be read (the others are shown), 128+n
@@ -104,7 +104,7 @@ func (o *lsOptions) run(cmd *cobra.Command) error {
 			return watch.Frame{}, err
 		}
 		f := o.frame(found)
-		if hints && len(found.Statuses)+len(found.Unreadable) == 0 && !found.Excluded {
+		if hints && len(found.Statuses) == 0 && f.Err == nil && !found.Excluded {
 			if others := inspect.OtherPrefixes(ctx, s.Redis, o.connection.keys()); len(others) > 0 {
 				f.Note = fmt.Sprintf("Nothing to show with the prefix %s; %s.", text.Brief(o.connection.keys()), render.Elsewhere(others))
 			}
@@ -128,12 +128,9 @@ func (o *lsOptions) frame(found inspect.Survey) (f watch.Frame) {
 		}
 		return render.List(all, width)
 	}
-	f.Err = errors.Join(found.Unreadable[:min(1, len(found.Unreadable))]...)
-	if more := len(found.Unreadable) - 1; more > 0 {
-		f.Err = fmt.Errorf("%w; and %d more cannot be read", found.Unreadable[0], more)
-	}
+	f.Err = incomplete(found)
 	switch {
-	case len(all)+len(found.Unreadable) > 0:
+	case len(all) > 0 || f.Err != nil:
 	case o.busy:
 		f.Note = "No name has a holder or a waiter."
 	case o.pattern != "":
@@ -142,6 +139,23 @@ func (o *lsOptions) frame(found inspect.Survey) (f watch.Frame) {
 		f.Note = "Nothing is in use: `fairsem demo` shows an example."
 	}
 	return f
+}
+
+// incomplete says what is missing from a survey, and why; nil: nothing.
+func incomplete(found inspect.Survey) error {
+	var err error
+	switch more := len(found.Unreadable) - 1; {
+	case more < 0:
+		return found.Missing
+	case more == 0:
+		err = found.Unreadable[0]
+	default:
+		err = fmt.Errorf("%w; and %d more cannot be read", found.Unreadable[0], more)
+	}
+	if found.Missing != nil {
+		err = fmt.Errorf("%w; %w", err, found.Missing)
+	}
+	return err
 }
 
 // hints reports whether to search for other prefixes if nothing is found: not repeatedly, and for a single name, which

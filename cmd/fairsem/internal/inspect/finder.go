@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/failure"
 )
 
 const (
@@ -37,6 +39,7 @@ type Finder struct {
 	known map[string]int // the scan that last found a name; guarded by mu
 	more  int            // the scan that last found a name for which there was no room; guarded by mu
 	err   error          // of a right that is missing; guarded by mu
+	part  error          // why the last scan that counts found not all names; guarded by mu
 }
 
 // NewFinder makes a Finder of at most so many names, 0 being any number, that match. A scan begins no sooner than pause
@@ -83,13 +86,18 @@ func (f *Finder) once(ctx context.Context) error {
 	return nil
 }
 
-// end records the result of a scan. After one that failed the next begins; the queries report the errors of Redis.
+// end records the result of a scan. One of only some primaries of a cluster counts, too: a name on the others is kept as long as it cannot be
+// read. After one that failed the next begins; the queries report the errors of Redis.
 func (f *Finder) end(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.err = nil
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, failure.ErrIncomplete):
+		f.part = nil
+		if err != nil {
+			f.part = &steady{"fairsem: list: a primary of the cluster does not answer, so names may be missing", err}
+		}
 		if f.scan == 0 {
 			close(f.scanned)
 		}
@@ -113,16 +121,17 @@ func (f *Finder) Add(name string) {
 // Query queries the names that are known.
 func (f *Finder) Query(ctx context.Context) (Survey, error) {
 	f.await(ctx)
-	names, more, err := f.names()
+	names, more, missing, err := f.names()
 	if err != nil {
 		return Survey{}, err
 	}
-	all, unreadable, err := statuses(ctx, f.client, names)
+	all, unreadable, err := statuses(ctx, f.client, names, lagTimeout)
 	if err != nil {
 		return Survey{}, err
 	}
-	s := surveyOf(all, unreadable)
-	s.More, s.Partial = more, f.dropGone(names, all, unreadable, more)
+	partial := f.dropGone(names, all, unreadable, more)
+	s := surveyOf(all, unreadable) // which moves them
+	s.More, s.Missing, s.Partial = more, missing, partial
 	return s, nil
 }
 
@@ -137,12 +146,12 @@ func (f *Finder) await(ctx context.Context) {
 	}
 }
 
-// names returns the names that are known, and whether there are more. Both are of one moment: the scan continues during a
-// query, and a survey with few names that says "more" would be wrong about both.
-func (f *Finder) names() (names []string, more bool, err error) {
+// names returns the names that are known, whether there are more, and why some may be missing. All are of one moment: the scan continues
+// during a query, and a survey with few names that says "more" would be wrong about both.
+func (f *Finder) names() (names []string, more bool, missing, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Sorted(maps.Keys(f.known)), f.more >= max(0, f.scan-1), f.err
+	return slices.Sorted(maps.Keys(f.known)), f.more >= max(0, f.scan-1), f.part, f.err
 }
 
 // dropGone drops names that are gone: at once where there is no room for others, else after a scan without them. It

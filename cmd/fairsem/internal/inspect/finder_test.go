@@ -113,6 +113,81 @@ func TestKnownNamesStayIfThereAreTooMany(t *testing.T) {
 	assert.Subset(t, found, []string{"a", "b"})
 }
 
+// clusterWithout returns a client of a cluster, the names on the first primary, which goes away when lose is called, and those on the others.
+// The client itself would wait for an hour.
+func clusterWithout(t *testing.T) (client *fairsem.Client, lost, others []string, lose func()) {
+	t.Helper()
+	cluster := redistest.NewCluster(t)
+	client, err := fairsem.New(cluster.Client(), fairsem.Options{TTL: time.Hour})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() }) // a primary is gone
+	for i := range 250 {                     // on the first one more than are queried in parallel
+		name := fmt.Sprintf("n%03d", i)
+		require.NoError(t, client.Inspect(name).SetLimit(t.Context(), 1))
+		switch owner, err := cluster.Owner("fairsem:{" + name + "}:meta"); {
+		case err != nil:
+			require.NoError(t, err)
+		case owner == cluster.Nodes[0]:
+			lost = append(lost, name)
+		default:
+			others = append(others, name)
+		}
+	}
+	require.Greater(t, len(lost), 64)
+	return client, lost, others, func() { require.NoError(t, cluster.Lose(0)) }
+}
+
+// The first name that was not answered ended the query of all.
+func TestNamesOnThePrimariesThatAnswerAreSeen(t *testing.T) {
+	t.Parallel()
+	client, lost, others, lose := clusterWithout(t)
+	before := watch(t, client, 0)
+	<-before.Complete()
+	assert.Len(t, seen(t, before), len(lost)+len(others))
+	lose()
+	assert.Equal(t, others, seen(t, before))
+	survey, err := before.Query(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, len(lost), len(survey.Unreadable))
+	for i, err := range survey.Unreadable {
+		require.ErrorIs(t, err, fairsem.ErrUnavailable)
+		require.EqualError(t, err, fmt.Sprintf("fairsem: status %q: only other names are answered", lost[i]), "ls --watch shows it once in a pipe")
+	}
+
+	after := watch(t, client, 0) // which never knew the others
+	<-after.Complete()
+	survey, err = after.Query(t.Context())
+	require.NoError(t, err)
+	require.EqualError(t, survey.Missing, "fairsem: list: a primary of the cluster does not answer, so names may be missing")
+	assert.Len(t, survey.Statuses, len(others))
+	assert.Empty(t, survey.Unreadable)
+	assert.False(t, survey.Partial)
+
+	survey, err = inspect.Scan(t.Context(), client, everyName)
+	require.NoError(t, err)
+	require.ErrorContains(t, survey.Missing, "the names of some primaries are missing: 1 of 3")
+	assert.Len(t, survey.Statuses, len(others))
+}
+
+func TestAServerThatIsDownIsAnErrorForAllNames(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	client, err := fairsem.New(server.Client(), fairsem.Options{TTL: time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() }) // its server is gone
+	for i := range 100 {
+		require.NoError(t, client.Inspect(fmt.Sprint(i)).SetLimit(t.Context(), 1))
+	}
+	names := watch(t, client, 0)
+	<-names.Complete()
+	assert.Len(t, seen(t, names), 100)
+	require.NoError(t, server.Kill())
+	_, err = names.Query(t.Context())
+	require.ErrorIs(t, err, fairsem.ErrUnavailable)
+	_, err = inspect.Scan(t.Context(), client, everyName)
+	require.ErrorIs(t, err, fairsem.ErrUnavailable)
+}
+
 // whileAsked calls f once, before the first command of a client leaves.
 type whileAsked struct {
 	once sync.Once

@@ -4,18 +4,28 @@ package inspect
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"math"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/failure"
 )
 
-// maxParallel is how many names are queried at the same time; the client sends them together.
-const maxParallel = 64
+const (
+	// maxParallel is how many names are queried at the same time; the client sends them together.
+	maxParallel = 64
+	// roomTimeout is after which a name without an answer no longer counts for maxParallel. It may be on a primary of a cluster that
+	// does not answer, and must not hold up names on others.
+	roomTimeout = 200 * time.Millisecond
+	// lagTimeout is how much later than the last of the others a name may be answered that is polled, before it counts as unreadable. The
+	// client itself would retry for a TTL, and the others would be old by then.
+	lagTimeout = time.Second
+)
 
 // CheckName refuses a name that can never be one, before any I/O.
 func CheckName(client *fairsem.Client, name string) error {
@@ -26,36 +36,47 @@ func CheckName(client *fairsem.Client, name string) error {
 // Survey is the result of a query of many names. Their moments differ slightly.
 type Survey struct {
 	Statuses   []fairsem.Status // of those that Redis knows, by name
-	Unreadable []error          // errors of a single name, such as a key of the wrong type
+	Unreadable []error          // errors of a single name, such as a key of the wrong type, or a primary of a cluster that does not answer
+	Missing    error            // why there may be names that were not found; nil: none are missing for an error
 	More       bool             // there are more names than are queried
 	Partial    bool             // the first scan of the keys is still in progress, so there may be more names
 	Excluded   bool             // there are names that do not match
 }
 
 // scanAll scans all keys and queries the names that match.
-func scanAll(ctx context.Context, client *fairsem.Client, match func(name string) bool) (Survey, error) {
-	names, err := Collect(client.List(ctx))
-	if err != nil {
-		return Survey{}, err
+func scanAll(ctx context.Context, client *fairsem.Client, match func(name string) bool) (s Survey, err error) {
+	var names []string
+	var missing error
+	found := 0
+	for name, err := range client.List(ctx) {
+		switch {
+		case errors.Is(err, failure.ErrIncomplete):
+			missing = err
+		case err != nil:
+			return Survey{}, err
+		case match(name):
+			names = append(names, name)
+			found++
+		default:
+			found++
+		}
 	}
-	found := len(names)
-	names = slices.DeleteFunc(names, func(name string) bool { return !match(name) })
-	s, err := queryNames(ctx, client, names)
-	s.Excluded = len(names) < found
+	s, err = queryNames(ctx, client, names)
+	s.Missing, s.Excluded = missing, len(names) < found
 	return s, err
 }
 
 // queryNames queries those names, without a scan.
 func queryNames(ctx context.Context, client *fairsem.Client, names []string) (Survey, error) {
 	slices.Sort(names)
-	all, unreadable, err := statuses(ctx, client, names)
+	all, unreadable, err := statuses(ctx, client, names, math.MaxInt64)
 	if err != nil {
 		return Survey{}, err
 	}
 	return surveyOf(all, unreadable), nil
 }
 
-// surveyOf leaves out what is not there: names that are gone or unreadable, and errors of those that are neither.
+// surveyOf leaves out what is not there: names that are gone or unreadable, and errors of those that are neither. It takes over both slices.
 func surveyOf(all []fairsem.Status, unreadable []error) Survey {
 	return Survey{
 		Statuses:   slices.DeleteFunc(all, func(s fairsem.Status) bool { return !s.Exists }),
@@ -63,21 +84,58 @@ func surveyOf(all []fairsem.Status, unreadable []error) Survey {
 	}
 }
 
-// statuses queries each name. An error of one name does not affect the others.
-func statuses(ctx context.Context, client *fairsem.Client, names []string) (all []fairsem.Status, unreadable []error, err error) {
+// errLate is why a name is not waited for any more.
+var errLate = errors.New("only other names are answered")
+
+// steady is an error of a poll without the words of its cause, which differ each time in how long there was no answer: what does not change
+// is shown once.
+type steady struct {
+	words string
+	cause error
+}
+
+func (s *steady) Error() string { return s.words }
+func (s *steady) Unwrap() error { return s.cause }
+
+// statuses queries each name, and waits for those that are late for at most lag. An error of one name does not affect the others. There is
+// an error for all if none of them was answered.
+func statuses(ctx context.Context, client *fairsem.Client, names []string, lag time.Duration) (all []fairsem.Status, unreadable []error, err error) {
 	all, unreadable = make([]fairsem.Status, len(names)), make([]error, len(names))
-	group, within := errgroup.WithContext(ctx)
-	group.SetLimit(maxParallel)
+	within, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	late := time.AfterFunc(math.MaxInt64, func() { stop(errLate) }) // from the first answer on
+	defer late.Stop()
+	var answered atomic.Bool
+	var running sync.WaitGroup
+	room := make(chan struct{}, maxParallel)
 	for i, name := range names {
-		group.Go(func() error {
+		room <- struct{}{}
+		leave := sync.OnceFunc(func() { <-room })
+		patience := time.AfterFunc(roomTimeout, leave)
+		running.Go(func() { // ends with its query; waited for below
 			all[i], unreadable[i] = client.Inspect(name).Status(within)
-			if errors.Is(unreadable[i], fairsem.ErrUnavailable) {
-				return unreadable[i]
+			patience.Stop()
+			leave()
+			if errors.Is(unreadable[i], errLate) {
+				unreadable[i] = &steady{fmt.Sprintf("fairsem: status %q: %v", name, errLate), unreadable[i]}
 			}
-			return within.Err()
+			switch {
+			case within.Err() == nil && !errors.Is(unreadable[i], fairsem.ErrUnavailable):
+				answered.Store(true)
+				late.Reset(lag)
+			case !answered.Load():
+				stop(unreadable[i]) // what is down answers nothing else either
+			}
 		})
 	}
-	return all, unreadable, group.Wait()
+	running.Wait()
+	switch {
+	case ctx.Err() != nil:
+		return nil, nil, context.Cause(ctx)
+	case len(names) > 0 && !answered.Load():
+		return nil, nil, context.Cause(within)
+	}
+	return all, unreadable, nil
 }
 
 // Detail is the state of a name, with its holders, waiters and tenants.

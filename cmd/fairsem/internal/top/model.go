@@ -145,7 +145,8 @@ func (m model) receive(a answer) (model, tea.Cmd) {
 	case a.err != nil:
 	case a.detail == nil:
 		m.names.update(a.at, a.survey.Statuses)
-		m.names.unreadable, m.names.partial, m.names.answered = a.survey.Unreadable, a.survey.Partial, answered
+		m.names.unreadable, m.names.missing = a.survey.Unreadable, a.survey.Missing
+		m.names.partial, m.names.answered = a.survey.Partial, answered
 	case m.inside:
 		m.detail.update(a.at, *a.detail)
 		m.detail.answered = answered

@@ -26,6 +26,7 @@ type names struct {
 
 	answered   time.Time // the last answer; zero: there was none
 	unreadable []error   // of names that cannot be read
+	missing    error     // why there may be names that were not found; nil: for no error
 	partial    bool      // there may be more than were found so far
 
 	nameWidth, usedWidth int // of the widest
@@ -212,6 +213,8 @@ const stillScanning = "still scanning the keys of the server: there may be more 
 // warning reports names that are missing from the table.
 func (n *names) warning(p paint) string {
 	switch {
+	case len(n.unreadable) == 0 && n.missing != nil:
+		return p.note.Render(" " + plainly(n.missing))
 	case len(n.unreadable) == 0 && n.partial:
 		return p.note.Render(" " + stillScanning)
 	case len(n.unreadable) == 0:

@@ -18,10 +18,10 @@ func about(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	upDesc   = about("fairsem_up", "Whether Redis answers PING: 1 or 0. If not, there are no figures of names.")
+	upDesc   = about("fairsem_up", "Whether Redis answers PING, in a cluster any primary: 1 or 0. If not, there are no figures of names.")
 	ageDesc  = about("fairsem_last_poll_age_seconds", "Age of the figures.")
 	badDesc  = about("fairsem_names_unreadable", "Names whose keys cannot be read.")
-	moreDesc = about("fairsem_names_truncated", "Whether there are more names than are polled: 1 or 0.")
+	moreDesc = about("fairsem_names_truncated", "Whether there are names that are not polled, because there are too many, or because a primary of a cluster does not answer: 1 or 0.")
 )
 
 // family is a figure that every name has.
@@ -108,7 +108,7 @@ func (c server) Collect(ch chan<- prometheus.Metric) {
 	}
 	sendGauge(ch, upDesc, boolValue(c.page.away(now) == ""))
 	if c.page.trouble(now) == "" {
-		sendGauge(ch, moreDesc, boolValue(now.More))
+		sendGauge(ch, moreDesc, boolValue(now.More || now.Missing != nil))
 		sendGauge(ch, badDesc, float64(len(now.Unreadable)))
 	}
 }

@@ -84,16 +84,16 @@ type overview struct {
 	Total         []tile
 	Headings      []heading
 	Rows          []row
-	Hidden        int    // rows, by their number
-	More, Partial bool   // as in inspect.Survey
-	Connected     bool   // there was a poll
-	Exact         string // the link of the name that is exactly the query, if there can be one
-	Names         int    // that are polled, at most
-	Unreadable    []string
-	Pattern       string // of the names that are shown; "": any
-	Outside       bool   // the queried name is not one of these
-	Busy          bool   // only names with a holder or a waiter
-	Idle          int    // names that are not shown for that
+	Hidden        int      // rows, by their number
+	More, Partial bool     // as in inspect.Survey
+	Connected     bool     // there was a poll
+	Exact         string   // the link of the name that is exactly the query, if there can be one
+	Names         int      // that are polled, at most
+	Unreadable    []string // why some names are missing
+	Pattern       string   // of the names that are shown; "": any
+	Outside       bool     // the queried name is not one of these
+	Busy          bool     // only names with a holder or a waiter
+	Idle          int      // names that are not shown for that
 }
 
 // tile is a figure that stands out.
@@ -107,6 +107,9 @@ func (p *Page) overview(now *snapshot, f filter, trouble string) overview {
 	}
 	for _, err := range now.Unreadable[:min(len(now.Unreadable), mostUnreadable)] {
 		o.Unreadable = append(o.Unreadable, sentence(err))
+	}
+	if now.Missing != nil {
+		o.Unreadable = append(o.Unreadable, sentence(now.Missing))
 	}
 	if f.Query != "" && !p.lists(now.one(f.Query)) {
 		err := p.checkName(f.Query)

@@ -37,7 +37,7 @@ type Options struct {
 	Token         string        // clients that know it may change something; "": no client may
 	Log           io.Writer     // for changes and their origin, and for errors of the program
 
-	Ping func(context.Context) error // sends PING to Redis
+	Ping func(context.Context) error // sends PING to Redis, in a cluster to all primaries, of which one has to answer
 }
 
 // Bounds on the memory that all clients together can take.
