@@ -236,6 +236,27 @@ func TestUsersWithFewRightsGetAReport(t *testing.T) {
 	}
 }
 
+// Every other right was named, because SELECT was refused before each command.
+func TestTheRightToSelectADatabaseIsNamedAndNoOther(t *testing.T) {
+	t.Parallel()
+	s := redistest.SharedServer(t)
+	name := "user-" + uuid.NewString()[:8]
+	o := usual()
+	o.Prefix = "fairsem:" + o.Prefix
+	url := fmt.Sprintf("redis://%s:secret@%s/3", name, s.Addr())
+	allow(t, s.Client(), name)
+	report := examine(t, url, o)
+	assert.Len(t, report.Checks, 2, "%v", report.troubles()) // that of the server is ok
+	f := one(t, report.of("rights"))
+	assert.Equal(t, Fail, f.State)
+	assert.Equal(t, []string{"+select"}, f.Details["missing"])
+	assert.Contains(t, f.Advice, "+select")
+
+	allow(t, s.Client(), name, "+select")
+	report = examine(t, url, o)
+	assert.Zero(t, report.Count[Fail]+report.Count[Warn], "%v", report.troubles())
+}
+
 func TestInAClusterTheRightToAskForItsNodesIsNamed(t *testing.T) {
 	t.Parallel()
 	c := redistest.SharedCluster(t)

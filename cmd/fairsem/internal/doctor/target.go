@@ -49,6 +49,9 @@ func (p *target) connect(ctx context.Context, answer error) (Finding, bool) {
 		if text, n.err = n.rdb.Info(ctx).Result(); n.err == nil {
 			n.info = fields(text)
 		}
+		if redis.IsPermissionError(n.err) && strings.Contains(n.err.Error(), "'select'") {
+			return noDatabase(), false
+		}
 	}
 	silent := func(n *node) bool { return n.err != nil && !errors.As(n.err, new(redis.Error)) }
 	if there := slices.DeleteFunc(slices.Clone(p.nodes), silent); len(there) > 0 {
@@ -68,6 +71,14 @@ func (p *target) masters(ctx context.Context, cluster *redis.ClusterClient) erro
 	})
 	slices.SortFunc(p.nodes, func(a, b *node) int { return strings.Compare(a.addr, b.addr) })
 	return err
+}
+
+// noDatabase is for a user who may not choose the database of the URL, so that every command is refused.
+func noDatabase() Finding {
+	f := fail("this user may not use a database other than 0: +select is missing, without which calls fail",
+		"ACL SETUSER NAME +select on every server, or use database 0").with("missing", []string{"+select"})
+	f.Check = "rights"
+	return f
 }
 
 // noCluster says why the servers of a cluster are not known.
