@@ -29,8 +29,8 @@ var (
 	ErrReleased = errors.New("fairsem: permit released")
 	// ErrClosed: the Client was closed.
 	ErrClosed = failure.ErrClosed
-	// ErrUnavailable: Redis did not answer for a whole TTL, or until the context of the call ended; in Release, for a second.
-	// It wraps the last error.
+	// ErrUnavailable: Redis did not answer for a whole TTL, or only with errors such as READONLY, or until the context of the call
+	// ended; in Release, for a second. It wraps the last error.
 	ErrUnavailable = errors.New("fairsem: Redis unavailable")
 	// ErrInvalid: an argument that can never work. Nothing was sent.
 	ErrInvalid = errors.New("fairsem: invalid argument")
@@ -90,12 +90,16 @@ func advise(err error) error {
 	return err
 }
 
-// unavailable returns the error of a call that got no answer for so long.
+// unavailable returns the error of a call that got no answer for so long, or none but replies such as READONLY.
 func unavailable(silence time.Duration, cause error) error {
 	if cause == nil {
 		cause = failure.ErrNoAnswer
 	}
-	return fmt.Errorf("%w: no answer from Redis for %v: %w", ErrUnavailable, silence.Round(time.Millisecond), cause)
+	what := "no answer"
+	if failure.Refused(cause) || failure.IsUnreplicated(cause) {
+		what = "no usable answer"
+	}
+	return fmt.Errorf("%w: %s from Redis for %v: %w", ErrUnavailable, what, silence.Round(time.Millisecond), cause)
 }
 
 // Why a permit was lost.

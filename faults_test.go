@@ -466,6 +466,7 @@ func TestNothingIsGrantedWithoutAServerAndAllWorksAgainWithOne(t *testing.T) {
 	require.ErrorIs(t, err, fairsem.ErrUnavailable)
 	var refused *net.OpError
 	require.ErrorAs(t, err, &refused, "the cause is wrapped")
+	require.ErrorContains(t, err, "no answer from Redis for 10s")
 	_, err = s.TryAcquire(t.Context(), 1)
 	require.ErrorIs(t, err, fairsem.ErrUnavailable)
 	_, err = s.Status(t.Context())
@@ -567,6 +568,7 @@ func TestFullServerRefusesNewCallsAndGrantsWhatIsReleasedToWaiters(t *testing.T)
 	_, err = s.Acquire(t.Context(), 1)
 	require.ErrorIs(t, err, fairsem.ErrUnavailable)
 	require.True(t, redis.IsOOMError(err), err)
+	require.ErrorContains(t, err, "no usable answer from Redis for 2s: OOM") // it had answered each time
 	lives := time.NewTimer(2 * w.ttl)
 	defer lives.Stop()
 	select {
@@ -597,6 +599,9 @@ func TestReadOnlyReplicaGrantsNothing(t *testing.T) {
 	_, err = s.Acquire(t.Context(), 1)
 	require.ErrorIs(t, err, fairsem.ErrUnavailable)
 	assert.True(t, redis.IsReadOnlyError(err), err)
+	assert.ErrorContains(t, err, "no usable answer from Redis for 3s: READONLY") // it had answered each time
+	_, err = s.Status(t.Context())
+	assert.NoError(t, err)
 }
 
 func TestMissingRightIsAnErrorAtOnceThatNamesTheListOfRights(t *testing.T) {
