@@ -373,6 +373,7 @@ func TestAPermitThatCannotBeReleasedIsOnlyAWarning(t *testing.T) {
 	require.NoError(t, os.WriteFile(dir+"/stop", nil, 0o644))
 	assert.Equal(t, 3, exitCode(cmd.Wait()), out)
 	assert.Contains(t, out.String(), "fairsem: warning: the permit was not released and expires within 1m: ")
+	assert.NotContains(t, out.String(), "in the background") // nothing goes on after its end
 	require.NoError(t, s.server.Resume())
 }
 

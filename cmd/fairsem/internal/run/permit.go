@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/fairsem/fairsem"
@@ -134,7 +135,8 @@ func (h *holder) release(ctx context.Context) {
 	case err == nil:
 		h.waiter.journal.note(note{Event: "released"})
 	case !errors.Is(err, fairsem.ErrLost):
-		h.waiter.journal.warn("the permit was not released and expires within %s: %v", text.Span(h.job.TTL), err)
+		why := strings.TrimSuffix(err.Error(), ", and it goes on in the background") // not for long: this process ends
+		h.waiter.journal.warn("the permit was not released and expires within %s: %s", text.Span(h.job.TTL), why)
 	}
 }
 
