@@ -56,7 +56,11 @@ func (s *Server) Reach(ctx context.Context) error {
 // check requires an answer, of the kind of server that the URL is about.
 func (s *Server) check(ctx context.Context, client redis.UniversalClient) error {
 	if err := ping(ctx, client); err != nil {
-		return newRefusal(err, "no Redis at %s: %s; %s", s, s.describe(err), s.advice(err))
+		form := "no Redis at %s: %s; %s"
+		if Refuses(err) {
+			form = "Redis at %s refuses: %s; %s"
+		}
+		return newRefusal(err, form, s, s.describe(err), s.advice(err))
 	}
 	if s.kind != "standalone" {
 		return nil
@@ -81,6 +85,46 @@ func mode(ctx context.Context, client redis.UniversalClient) string {
 	return mode
 }
 
+// refusals are replies of a Redis that has accepted the connection, and denials of one that has not, by how they begin. They are shown in
+// words of our own: a short password may be a part of Redis's.
+var (
+	refusals = map[string]string{
+		"NOPERM":      "NOPERM this user lacks a right",
+		"LOADING":     "LOADING it is loading its data",
+		"BUSY":        "BUSY a script is running for long",
+		"MASTERDOWN":  "MASTERDOWN this replica has no connection to its primary",
+		"CLUSTERDOWN": "CLUSTERDOWN the cluster is down",
+		"MISCONF":     "MISCONF it cannot save its data, and accepts no writes",
+
+		"This instance has cluster support disabled": "ERR This instance has cluster support disabled",
+		noDatabase: "ERR " + noDatabase,
+	}
+	denials = map[string]string{
+		"WRONGPASS": "WRONGPASS invalid username-password pair or user is disabled",
+		"NOAUTH":    "NOAUTH a password is needed",
+	}
+)
+
+const noDatabase = "DB index is out of range"
+
+// known returns our own words for a reply, of one of the lists above; "": it is on none of them.
+func known(err error, lists ...map[string]string) string {
+	for _, list := range lists {
+		for begin, words := range list {
+			if redis.HasErrorPrefix(err, begin) {
+				return words
+			}
+		}
+	}
+	return ""
+}
+
+// Refuses reports whether err is the reply of a Redis that has accepted the connection.
+func Refuses(err error) bool { return known(err, refusals) != "" }
+
+// described are the commands of a first contact that a user may lack the right to.
+var described = []string{"ping", "select", "cluster", "cluster|slots", "sentinel", "sentinel|get-master-addr-by-name"}
+
 // describe is the text of an error in one line, for terminals. What is no Redis may repeat in its own way what it does not understand,
 // and that may be a password.
 func (s *Server) describe(err error) string {
@@ -88,6 +132,16 @@ func (s *Server) describe(err error) string {
 		return fmt.Sprintf("the sentinels know no primary %q", s.primary)
 	}
 	said := failure.Discreet(err).Error()
+	if redis.IsPermissionError(err) {
+		for _, command := range described {
+			if strings.Contains(said, "'"+command+"'") {
+				return fmt.Sprintf("NOPERM this user may not run the '%s' command", command)
+			}
+		}
+	}
+	if words := known(err, refusals, denials); words != "" {
+		return words
+	}
 	if slices.ContainsFunc(s.secrets, func(secret string) bool { return secret != "" && strings.Contains(said, secret) }) {
 		return "it replies with an error that contains the password"
 	}
@@ -109,12 +163,22 @@ func (s *Server) advice(err error) string {
 		return "set SSL_CERT_FILE to a file with the certificate of its authority"
 	case s.secure && (errors.As(err, &timeout) && timeout.Timeout() || says("first record does not look like a TLS handshake")):
 		return "check the address, and whether it speaks TLS there"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return "check the address, and whether the server is stopped or overloaded"
 	case !s.secure && errors.Is(err, io.EOF):
 		return "if it uses TLS, write rediss://, clusters:// or sentinels://"
 	case says("cluster support disabled"):
 		return "it is not a cluster: write redis://, or rediss:// with TLS"
 	case says("unknown command 'sentinel'"), says("unknown command `sentinel`"):
 		return "it is not a sentinel: write redis:// or cluster://"
+	case says("unknown command 'cluster'"), says("unknown command `cluster`"):
+		return "if it is a sentinel, write sentinel://, with ?master_name=NAME"
+	case errors.Is(err, errNoPrimary):
+		return "redis-cli --cluster create assigns slots"
+	case says(noDatabase):
+		return "give the number of a database that it has"
+	case Refuses(err):
+		return "fairsem doctor says more"
 	}
 	return "check address, user and password"
 }

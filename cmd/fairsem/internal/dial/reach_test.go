@@ -177,6 +177,35 @@ func TestAMissingRightIsNamedAndNotTakenForAWrongPassword(t *testing.T) {
 	assert.NotContains(t, few.Reach(t.Context()).Error(), "check address")
 }
 
+// Each was said to be no Redis, with the advice to check user and password.
+func TestAServerThatRefusesIsNotTakenForNone(t *testing.T) {
+	t.Parallel()
+	s := redistest.NewServer(t, "--lua-time-limit", "1")
+	requireRefuses(t, parse(t, "redis://%s/99", s.Addr()), "Redis at", "refuses: ERR DB index is out of range; give the number of a database that it has")
+	requireRefuses(t, parse(t, "cluster://%s", redistest.SharedSentinel(t).Addrs()[0]), "unknown command 'cluster'; if it is a sentinel, write sentinel://")
+	requireRefuses(t, parse(t, "cluster://%s", redistest.NewServer(t, "--cluster-enabled", "yes").Addr()), "no primary of this cluster has any slots; redis-cli")
+
+	ended := make(chan struct{})
+	go func() { // ends with the kill below
+		defer close(ended)
+		_ = s.Client().Eval(context.Background(), "while true do end", nil).Err()
+	}()
+	busy := parse(t, "redis://%s", s.Addr())
+	require.Eventually(t, func() bool { return busy.Reach(t.Context()) != nil }, time.Minute, 5*time.Millisecond)
+	requireRefuses(t, busy, "refuses: BUSY a script is running for long; fairsem doctor says more")
+	require.NoError(t, s.Kill())
+	<-ended
+}
+
+// It was said that Redis replies with an error that contains the password.
+func TestAPasswordThatIsOneOfTheWordsOfRedisIsNotTakenForARepeatedOne(t *testing.T) {
+	t.Parallel()
+	s := redistest.NewServer(t)
+	require.NoError(t, s.Client().Do(t.Context(), "ACL", "SETUSER", "few", "on", ">user", "-@all", "+hello").Err())
+	requireRefuses(t, parse(t, "redis://few:pass@%s", s.Addr()), "WRONGPASS invalid username-password pair", "check address, user and password")
+	requireRefuses(t, parse(t, "redis://few:user@%s", s.Addr()), "refuses: NOPERM this user may not run the 'ping' command; address and password are right")
+}
+
 // What the network says at once is not replaced by a timeout.
 func TestADeadServerIsReportedWithTheWordsOfTheNetwork(t *testing.T) {
 	t.Parallel()
@@ -227,7 +256,7 @@ func TestAServerThatHangsIsReportedAfterATimeout(t *testing.T) {
 		"sentinel://user:geheim@%s?master_name=m",
 		"sentinels://user:geheim@%s?master_name=m",
 	} {
-		hung, want := parse(t, form, server.Addr()), "timeout"
+		hung, want := parse(t, form, server.Addr()), "timeout; check the address, and whether the server is stopped or overloaded"
 		if hung.secure {
 			want = "whether it speaks TLS there"
 		}

@@ -7,6 +7,7 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -67,7 +68,7 @@ func Examine(ctx context.Context, server *dial.Server, o Options, report func(Fi
 	}
 	began := time.Now()
 	answer := server.Reach(ctx)
-	if answer != nil && !isReply(answer) {
+	if answer != nil && !errors.Is(answer, dial.ErrKind) && !dial.Refuses(answer) {
 		return answer
 	}
 	report(Finding{Check: "server", State: OK, Message: fmt.Sprintf("%s answers, connected within %v", server, short(time.Since(began)))})

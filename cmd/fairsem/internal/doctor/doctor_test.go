@@ -213,6 +213,7 @@ func TestAnAddressThatLeadsToTheWrongKindOfServerIsAFailureWithTheRightForm(t *t
 		"a replica":                 {"redis://" + replicas[0].Addr(), "role", "this is a replica of 127.0.0.1:", "sentinel://"},
 		"a sentinel":                {"redis://" + sentinel.Addrs()[0], "mode", "this is a sentinel", "sentinel://"},
 		"a replica in a cluster":    {"redis://" + redistest.SharedCluster(t).Nodes[4].Addr(), "mode", "one node of a cluster", "cluster://"},
+		"a number too high":         {"redis://" + redistest.SharedServer(t).Addr() + "/99", "mode", "no database of the number", "another number"},
 		"any node, to find them by": {"cluster://" + redistest.SharedCluster(t).Nodes[4].Addr(), "", "", ""},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -49,7 +49,10 @@ func (p *target) connect(ctx context.Context, answer error) (Finding, bool) {
 		if text, n.err = n.rdb.Info(ctx).Result(); n.err == nil {
 			n.info = fields(text)
 		}
-		if redis.IsPermissionError(n.err) && strings.Contains(n.err.Error(), "'select'") {
+		switch {
+		case redis.IsPermissionError(n.err) && strings.Contains(n.err.Error(), "'select'"):
+			return noSelect(), false
+		case redis.HasErrorPrefix(n.err, "DB index is out of range"):
 			return noDatabase(), false
 		}
 	}
@@ -73,11 +76,17 @@ func (p *target) masters(ctx context.Context, cluster *redis.ClusterClient) erro
 	return err
 }
 
-// noDatabase is for a user who may not choose the database of the URL, so that every command is refused.
-func noDatabase() Finding {
+// noSelect is for a user who may not choose the database of the URL, so that every command is refused.
+func noSelect() Finding {
 	f := fail("this user may not use a database other than 0: +select is missing, without which calls fail",
 		"ACL SETUSER NAME +select on every server, or use database 0").with("missing", []string{"+select"})
 	f.Check = "rights"
+	return f
+}
+
+func noDatabase() Finding {
+	f := fail("the server has no database of the number in its address", "give another number, or raise databases in redis.conf")
+	f.Check = "mode"
 	return f
 }
 
@@ -96,19 +105,6 @@ func noCluster(err error) Finding {
 	f := fail(fmt.Sprintf("the cluster does not report its servers: %v", failure.Discreet(err)), "check the reply to CLUSTER SLOTS there")
 	f.Check = "mode"
 	return f
-}
-
-// isReply reports whether err is a reply of a server that accepted the connection.
-func isReply(err error) bool {
-	if errors.Is(err, dial.ErrKind) {
-		return true
-	}
-	var reply redis.Error
-	if !errors.As(err, &reply) {
-		return false
-	}
-	return slices.ContainsFunc([]string{"NOPERM", "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "MISCONF", "ERR This instance has cluster"},
-		func(prefix string) bool { return strings.HasPrefix(reply.Error(), prefix) })
 }
 
 // fields takes the answer to INFO apart.
