@@ -26,6 +26,13 @@ func StartSecure(args ...string) (*Server, error) {
 // CAFile returns the path of the authority's certificate in PEM, which a client of a server from [StartSecure] must trust.
 func (s *Server) CAFile() string { return filepath.Join(s.dir, caFile) }
 
+// CertFile returns the path of a certificate that the authority has signed, in PEM. With the arguments "--tls-auth-clients", "yes" a client
+// must have one.
+func (s *Server) CertFile() string { return filepath.Join(s.dir, certFile) }
+
+// KeyFile returns the path of the key: see CertFile.
+func (s *Server) KeyFile() string { return filepath.Join(s.dir, keyFile) }
+
 // secure creates a password and a certificate for the server. It returns the configuration for both.
 func (s *Server) secure(port int) (config string, err error) {
 	s.password = rand.Text()
@@ -46,7 +53,7 @@ const (
 )
 
 // certify writes the certificate of an authority to dir, and the certificate and key of a server on 127.0.0.1. It returns a
-// configuration that trusts the authority, whose key it does not keep.
+// configuration that trusts the authority, whose key it does not keep, and has the same certificate for a client.
 func certify(dir string) (*tls.Config, error) {
 	now := time.Now()
 	ca := &x509.Certificate{
@@ -57,7 +64,7 @@ func certify(dir string) (*tls.Config, error) {
 	server := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "fairsem test server"},
 		NotBefore: ca.NotBefore, NotAfter: ca.NotAfter, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -80,7 +87,13 @@ func certify(dir string) (*tls.Config, error) {
 	if err := writePEM(dir, keyFile, "PRIVATE KEY", der); err != nil {
 		return nil, err
 	}
-	return trust(filepath.Join(dir, caFile))
+	config, err := trust(filepath.Join(dir, caFile))
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, certFile), filepath.Join(dir, keyFile))
+	config.Certificates = []tls.Certificate{pair} // for a server that asks for one
+	return config, err
 }
 
 // sign writes the certificate of key, which the parent signs.

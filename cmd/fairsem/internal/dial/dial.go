@@ -4,6 +4,7 @@ package dial
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
@@ -40,12 +41,16 @@ var (
 
 var errURL = errors.New("not an address of a Redis server, such as " + forms + "; write special characters of a password as %XX")
 
-// Parse takes a URL apart. Query parameters are those of go-redis. The error does not say where the URL came
+// Parse takes a URL apart. Query parameters are those of go-redis, and tls_cert and tls_key, whose files it reads. The error does not say where the URL came
 // from.
 func Parse(rawURL string) (*Server, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Fragment != "" || u.Opaque != "" || u.Scheme == "unix" && u.Host != "" {
 		return nil, errURL // go-redis would leave out what it does not understand
+	}
+	certs, err := clientCertificate(u)
+	if err != nil {
+		return nil, err
 	}
 	parse := parseSingle
 	if i := slices.Index(clusterSchemes, u.Scheme); i >= 0 {
@@ -53,14 +58,48 @@ func Parse(rawURL string) (*Server, error) {
 	} else if i := slices.Index(sentinelSchemes, u.Scheme); i >= 0 {
 		u.Scheme, parse = plainSchemes[i], parseSentinel
 	}
-	return parse(u)
+	return parse(u, certs)
 }
 
-func parseSingle(u *url.URL) (*Server, error) {
+// clientCertificate takes the parameters of a client's certificate out of u, which go-redis does not know.
+func clientCertificate(u *url.URL) ([]tls.Certificate, error) {
+	q := u.Query()
+	cert, key := q.Get(certParameter), q.Get(keyParameter)
+	if !q.Has(certParameter) && !q.Has(keyParameter) {
+		return nil, nil
+	}
+	if !slices.Contains([]string{"rediss", "clusters", "sentinels"}, u.Scheme) {
+		return nil, errors.New("an address with the certificate of a client, but without TLS: write rediss://, clusters:// or sentinels://")
+	}
+	q.Del(certParameter)
+	q.Del(keyParameter)
+	u.RawQuery = q.Encode()
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return nil, errors.New("an address whose " + certParameter + " and " + keyParameter + " do not name files, in PEM, with a certificate and its key")
+	}
+	return []tls.Certificate{pair}, nil
+}
+
+// Parameters of a URL, for servers that want a certificate of their clients.
+const (
+	certParameter = "tls_cert"
+	keyParameter  = "tls_key"
+)
+
+// identify gives a client its certificate, if there is one: then there is TLS.
+func identify(config *tls.Config, certs []tls.Certificate) {
+	if len(certs) > 0 {
+		config.Certificates = certs
+	}
+}
+
+func parseSingle(u *url.URL, certs []tls.Certificate) (*Server, error) {
 	opts, err := redis.ParseURL(u.String())
 	if err != nil || !possible(opts.PoolSize, opts.MinIdleConns, opts.MaxIdleConns, opts.MaxActiveConns, opts.MaxConcurrentDials, opts.PipelinePoolSize) {
 		return nil, errURL
 	}
+	identify(opts.TLSConfig, certs)
 	client := func(brief bool) redis.UniversalClient {
 		o := *opts
 		if brief {
@@ -72,7 +111,7 @@ func parseSingle(u *url.URL) (*Server, error) {
 	return &Server{kind: "standalone", address: opts.Addr, secrets: []string{opts.Password}, secure: opts.TLSConfig != nil, client: client}, nil
 }
 
-func parseCluster(u *url.URL) (*Server, error) {
+func parseCluster(u *url.URL, certs []tls.Certificate) (*Server, error) {
 	if strings.Trim(u.Path, "/") != "" {
 		return nil, errors.New("an address of a cluster with a path: leave it out, a cluster has one database")
 	}
@@ -80,6 +119,7 @@ func parseCluster(u *url.URL) (*Server, error) {
 	if err != nil || !possible(opts.PoolSize, opts.MinIdleConns, opts.MaxIdleConns, opts.MaxActiveConns, opts.MaxConcurrentDials, opts.PipelinePoolSize) || !plain(opts.Addrs) {
 		return nil, errURL
 	}
+	identify(opts.TLSConfig, certs)
 	client := func(brief bool) redis.UniversalClient {
 		o := *opts
 		o.Addrs = slices.Clone(o.Addrs) // go-redis writes behind its end
@@ -93,11 +133,12 @@ func parseCluster(u *url.URL) (*Server, error) {
 	return &Server{kind: "cluster", address: address, secrets: []string{opts.Password}, secure: opts.TLSConfig != nil, client: client}, nil
 }
 
-func parseSentinel(u *url.URL) (*Server, error) {
+func parseSentinel(u *url.URL, certs []tls.Certificate) (*Server, error) {
 	opts, err := sentinelOptions(u)
 	if err != nil {
 		return nil, err
 	}
+	identify(opts.TLSConfig, certs)
 	client := func(brief bool) redis.UniversalClient {
 		o := *opts
 		if brief {

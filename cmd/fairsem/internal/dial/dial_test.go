@@ -96,6 +96,10 @@ func TestAURLThatCannotWorkIsRefusedAndNotRepeated(t *testing.T) {
 		"sentinel://:geheim@a?master_name=m&route_randomly=true",
 		"sentinel://:geheim@a?master_name=m&replica_only=true",
 		"sentinels://:geheim%zz@a?master_name=m",
+		"rediss://:geheim@a?tls_cert=/geheim&tls_key=/geheim",
+		"rediss://:geheim@a?tls_cert=/geheim",
+		"clusters://:geheim@a?tls_key=/geheim",
+		"redis://:geheim@a?tls_cert=/geheim&tls_key=/geheim",
 	} {
 		_, err := Parse(rawURL)
 		if assert.Error(t, err, rawURL) {
@@ -111,6 +115,8 @@ func TestARefusalExplainsWhatToWriteInstead(t *testing.T) {
 		"cluster://a/1":           "leave it out, a cluster has one database",
 		"sentinel://a":            "add ?master_name=NAME",
 		"sentinel://a?addr=b:1":   "add ?master_name=NAME",
+		"redis://a?tls_cert=f":    "without TLS: write rediss://",
+		"rediss://a?tls_cert=/no": "do not name files, in PEM, with a certificate and its key",
 		"redis://a?read_timeout=": "",
 	} {
 		_, err := Parse(rawURL)

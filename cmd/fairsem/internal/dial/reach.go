@@ -161,6 +161,8 @@ func (s *Server) advice(err error) string {
 		return "address and password are right, but this user needs more rights: fairsem doctor lists them"
 	case errors.As(err, &untrusted), says("signed by unknown authority"): // go-redis does not keep every error
 		return "set SSL_CERT_FILE to a file with the certificate of its authority"
+	case says("certificate required"): // go-redis does not keep every error, and the package tls has no type for it
+		return "it wants a certificate of the client: add ?" + certParameter + "=FILE&" + keyParameter + "=FILE to the URL"
 	case s.secure && (errors.As(err, &timeout) && timeout.Timeout() || says("first record does not look like a TLS handshake")):
 		return "check the address, and whether it speaks TLS there"
 	case errors.As(err, &timeout) && timeout.Timeout():

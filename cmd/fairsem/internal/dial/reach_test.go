@@ -3,6 +3,7 @@ package dial
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -77,8 +79,8 @@ func TestEveryKindOfServerIsReached(t *testing.T) {
 	})
 }
 
-// guarded are servers that want TLS and a password: one, a cluster of one node, and a sentinel of the first.
-type guarded struct{ single, cluster, sentinel *redistest.Server }
+// guarded are servers that want TLS and a password: one, one that wants a certificate of its clients, too, a cluster of one node, and a sentinel of the first.
+type guarded struct{ single, mutual, cluster, sentinel *redistest.Server }
 
 // guards are all of them, for TestMain to stop.
 var guards []*redistest.Server
@@ -90,6 +92,7 @@ var trusted = sync.OnceValues(func() (g guarded, err error) {
 		args   []string
 	}{
 		{&g.single, nil},
+		{&g.mutual, []string{"--tls-auth-clients", "yes"}},
 		{&g.cluster, []string{"--cluster-enabled", "yes", "--tls-cluster", "yes", "--cluster-announce-ip", "127.0.0.1"}},
 		{&g.sentinel, []string{"--sentinel", "--tls-replication", "yes"}},
 	} {
@@ -144,6 +147,23 @@ func TestTrustedServersWithTLSAreReached(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 	requireWorks(t, parse(t, "clusters://:%s@%s", password(g.cluster), g.cluster.Addr()))
 	requireWorks(t, parse(t, "sentinels://:%s@%s?master_name=m&sentinel_password=%s", password(g.single), g.sentinel.Addr(), password(g.sentinel)))
+}
+
+// Redis wants a certificate of its clients unless it is told not to, and the advice was to check the password.
+func TestAServerThatWantsACertificateGetsTheOneOfTheURL(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t)
+	there := fmt.Sprintf("rediss://:%s@%s", password(g.mutual), g.mutual.Addr())
+	requireWorks(t, parse(t, "%s?tls_cert=%s&tls_key=%s&read_timeout=5s", there, g.mutual.CertFile(), g.mutual.KeyFile()))
+	requireRefuses(t, parse(t, "%s", there), "certificate required", "add ?tls_cert=FILE&tls_key=FILE")
+	for scheme, config := range map[string]func(*Server) *tls.Config{
+		"clusters://a?":                func(s *Server) *tls.Config { return s.Client().(*redis.ClusterClient).Options().TLSConfig },
+		"sentinels://a?master_name=m&": func(s *Server) *tls.Config { return s.Client().(*redis.Client).Options().TLSConfig },
+		"rediss://a:1/3?pool_size=5&":  func(s *Server) *tls.Config { return s.Client().(*redis.Client).Options().TLSConfig },
+	} {
+		s := parse(t, "%stls_cert=%s&tls_key=%s", scheme, g.mutual.CertFile(), g.mutual.KeyFile())
+		assert.Len(t, config(s).Certificates, 1, scheme)
+	}
 }
 
 func TestAnUntrustedServerIsNotReached(t *testing.T) {

@@ -18,9 +18,10 @@ var topics = []topic{
 		{"sentinel://host:26379/0?master_name=mymaster&addr=host2:26379", "a primary under Sentinel"},
 	}, `The schemes ` + "`rediss`, `clusters` and `sentinels`" + ` are the same with TLS; all nodes and sentinels must have a certificate
 for the first host of the URL. One address of a cluster, or one of the sentinels, is enough; more of them help when that one is
-down. A primary of a cluster that is down does not keep commands from the names on the others. User and password are those of the servers. Credentials of sentinels are ` + "`sentinel_username`" + ` and
-` + "`sentinel_password`" + `. Write special characters of a password as ` + "`%XX`" + `. Other parameters, such as
-` + "`read_timeout=5s`" + `, are those of go-redis.`},
+down. A primary of a cluster that is down does not keep commands from the names on the others. User and password are those of the
+servers. Credentials of sentinels are ` + "`sentinel_username` and `sentinel_password`" + `. With TLS ` + "`tls_cert` and `tls_key`" + ` name files
+with a certificate of the client and its key, for servers that want one: those with ` + "`tls-auth-clients yes`" + `, which Redis has unless
+it is set. Write special characters of a password as ` + "`%XX`" + `. Other parameters, such as ` + "`read_timeout=5s`" + `, are those of go-redis.`},
 	{"Exit codes", []entry{
 		{"0", "It worked."},
 		{"1", "The answer is no: there is no such name or permit, nothing to evict, or a check failed."},
