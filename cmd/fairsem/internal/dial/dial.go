@@ -41,8 +41,8 @@ var (
 
 var errURL = errors.New("not an address of a Redis server, such as " + forms + "; write special characters of a password as %XX")
 
-// Parse takes a URL apart. Query parameters are those of go-redis, and tls_cert and tls_key, whose files it reads. The error does not say where the URL came
-// from.
+// Parse takes a URL apart. Query parameters are those of go-redis, and tls_cert and tls_key, whose files it reads. The error does not say
+// where the URL came from.
 func Parse(rawURL string) (*Server, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Fragment != "" || u.Opaque != "" || u.Scheme == "unix" && u.Host != "" {
