@@ -16,7 +16,7 @@ import (
 // AcquireAll where time and the order of what is sent are exact.
 
 func requestOf(c *Client, name string, o CallOptions) Request {
-	return (&Semaphore{Inspector: &Inspector{client: c, name: name, spec: protocol.LimitSpec{Limit: 5}}, opts: o}).Request(1)
+	return (&Semaphore{Inspector: &Inspector{client: c, name: name, spec: protocol.LimitSpec{Limit: 5}}, opts: &o}).Request(1)
 }
 
 // holdsBoth returns the permits of a and b, as tickets 1 and 2.

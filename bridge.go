@@ -25,7 +25,7 @@ func waitAndQuote(ctx context.Context, limiter any, n int64) (remaining int64, e
 
 func withoutMaxWait(limit any) any {
 	patient := func(s *Semaphore) *Semaphore {
-		o := s.opts
+		o := *s.options()
 		o.MaxWait = 0
 		return s.With(o)
 	}

@@ -55,7 +55,7 @@ func recordEvents(c *Client) (reported func() []string) {
 
 // acquires calls Acquire in the background.
 func acquires(ctx context.Context, c *Client, o CallOptions) <-chan outcome {
-	s := &Semaphore{Inspector: &Inspector{client: c, name: "a", spec: protocol.LimitSpec{Limit: 5}}, opts: o}
+	s := &Semaphore{Inspector: &Inspector{client: c, name: "a", spec: protocol.LimitSpec{Limit: 5}}, opts: &o}
 	done := make(chan outcome, 1)
 	go func() { // ends with Acquire
 		p, err := s.Acquire(ctx, 1)

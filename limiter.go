@@ -90,7 +90,7 @@ func (l *Limiter) take(ctx context.Context, op string, n int64, p patience) (*ti
 		return nil, wrap(op, "", errNoClient)
 	}
 	s := l.semaphore
-	if s.opts.NoRefresh {
+	if s.options().NoRefresh {
 		return nil, wrap(op, s.name, fmt.Errorf("%w: NoRefresh is for permits, and a Limiter has none", ErrInvalid))
 	}
 	return s.obtain(ctx, op, n, p)

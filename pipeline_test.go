@@ -197,7 +197,19 @@ func (h *stillHub) Blind() bool  { return h.blind.Load() }
 
 // asks opens tickets on a name, as Acquire does.
 func asks(c *Client, name string, n int, o CallOptions) []*ticket {
-	return asksOf(&Semaphore{Inspector: &Inspector{client: c, name: name, spec: protocol.LimitSpec{Limit: 5}}, opts: o}, n)
+	return asksOf(&Semaphore{Inspector: &Inspector{client: c, name: name, spec: protocol.LimitSpec{Limit: 5}}, opts: &o}, n)
+}
+
+// A program may assign another handle to a variable that is not a pointer.
+func TestTicketKeepsTheOptionsThatItsHandleHadWhenItAsked(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		base := Semaphore{Inspector: &Inspector{client: c, name: "a", spec: protocol.LimitSpec{Limit: 5}}}
+		handle := *base.With(CallOptions{Tenant: "one"})
+		asked := asksOf(&handle, 1)[0]
+		w.carries("acquire a: one 1:one").grantAll(10)
+		handle = *base.With(CallOptions{Tenant: "another", NoRefresh: true})
+		assert.Equal(t, CallOptions{Tenant: "one"}, *asked.opts)
+	})
 }
 
 // asksOf requests n permits, which leave together: else the first may leave while the others are still requested.

@@ -14,8 +14,12 @@ import (
 // sets the limit by hand and evicts. Where no process has declared a limit, Status has that of the handle.
 type Semaphore struct {
 	*Inspector
-	opts CallOptions
+	opts *CallOptions // never written, as tickets have it, too; nil: none
 }
+
+var noOptions CallOptions
+
+func (s *Semaphore) options() *CallOptions { return cmp.Or(s.opts, &noOptions) }
 
 // Semaphore returns a handle on the semaphore of that name, of which at most limit units are in use at once. It does no
 // I/O, and thousands of handles are fine. The name may be any 1 to 512 bytes, and must not start with "}".
@@ -48,9 +52,9 @@ func (c *Client) semaphore(kind, name string, limit, least int64) (*Semaphore, e
 // never work, Acquire, TryAcquire and Do return [ErrInvalid].
 func (s *Semaphore) With(o CallOptions) *Semaphore {
 	if s == nil {
-		return &Semaphore{opts: o}
+		return &Semaphore{opts: &o}
 	}
-	return &Semaphore{s.of(o.account()), o}
+	return &Semaphore{s.of(o.account()), &o}
 }
 
 // Acquire waits until n units are free and all earlier calls of the same tenant have been granted, and returns the permit for them. The
@@ -134,13 +138,13 @@ func (s *Semaphore) obtain(ctx context.Context, op string, n int64, p patience) 
 		defer s.client.events.end()
 	}
 	asked := time.Now()
-	cutShort := s.opts.cutShort(ctx, asked)
+	cutShort := s.options().cutShort(ctx, asked)
 	// A rate limit knows beforehand that the wait would be in vain, unless the call has a head start on others.
-	queued := p != atOnce && (s.spec.Window == 0 || cutShort.IsZero() || s.opts.HeadStart > 0)
+	queued := p != atOnce && (s.spec.Window == 0 || cutShort.IsZero() || s.options().HeadStart > 0)
 	for {
 		t, err := s.client.ask(ctx, s, n, queued, asked)
 		if err == nil {
-			err = s.await(ctx, t, s.opts.latest(asked))
+			err = s.await(ctx, t, s.options().latest(asked))
 		}
 		if p != atOnce && !queued && t.refused {
 			if time.Now().Add(t.quoted.retry).Before(cutShort) {
@@ -150,7 +154,7 @@ func (s *Semaphore) obtain(ctx context.Context, op string, n int64, p patience) 
 			err = &WaitError{t.quoted.retry}
 		}
 		if p == untilFits && errors.Is(err, ErrExceedsLimit) && ctx.Err() == nil {
-			if err = s.pause(ctx, s.client.brief()/3, s.opts.latest(asked)); err == nil {
+			if err = s.pause(ctx, s.client.brief()/3, s.options().latest(asked)); err == nil {
 				continue
 			}
 		}
@@ -160,7 +164,7 @@ func (s *Semaphore) obtain(ctx context.Context, op string, n int64, p patience) 
 		case errors.Is(err, errPositionLost):
 			t.reportPositionLost(s.client.events)
 		default:
-			err = wrap(op, s.name, s.opts.account().explain(err, n, s.spec.Limit))
+			err = wrap(op, s.name, s.options().account().explain(err, n, s.spec.Limit))
 			t.reportNotAcquired(s.client.events, s.name, err)
 			return t, err
 		}
@@ -241,14 +245,14 @@ func (s *Semaphore) check(ctx context.Context, n int64, op string) error {
 	if n < 1 || n > protocol.MaxUnits {
 		return wrap(op, s.name, fmt.Errorf("%w: weight %d is not between 1 and %d", ErrInvalid, n, int64(protocol.MaxUnits)))
 	}
-	if err := s.opts.check(); err != nil {
+	if err := s.options().check(); err != nil {
 		return wrap(op, s.name, err)
 	}
-	if s.opts.Numbered && (n > protocol.MaxNumbers || s.spec.Window > 0) {
+	if s.options().Numbered && (n > protocol.MaxNumbers || s.spec.Window > 0) {
 		return wrap(op, s.name, fmt.Errorf("%w: Numbered is not for a Limiter, nor for a weight above %d", ErrInvalid, protocol.MaxNumbers))
 	}
-	if limit := s.opts.TenantLimit; limit > 0 && n > limit {
-		return wrap(op, s.name, fmt.Errorf("%w: %d is more than the TenantLimit %d of tenant %q", ErrExceedsLimit, n, limit, s.opts.Tenant))
+	if limit := s.options().TenantLimit; limit > 0 && n > limit {
+		return wrap(op, s.name, fmt.Errorf("%w: %d is more than the TenantLimit %d of tenant %q", ErrExceedsLimit, n, limit, s.options().Tenant))
 	}
 	return wrap(op, s.name, ended(ctx))
 }
@@ -258,9 +262,9 @@ func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, aske
 	t := &ticket{
 		seq:      c.lastSeq.Add(1),
 		weight:   n,
-		opts:     &s.opts,
+		opts:     s.options(),
 		spec:     s.spec,
-		ttl:      cmp.Or(s.opts.TTL, c.ttl),
+		ttl:      cmp.Or(s.options().TTL, c.ttl),
 		waits:    wait,
 		observed: c.events.wants(ctx),
 		asked:    asked,
@@ -268,7 +272,7 @@ func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, aske
 		done:     make(chan struct{}),
 		released: make(chan struct{}),
 	}
-	t.id = c.keyspace.TicketID(t.seq, s.opts.Tenant, s.opts.Numbered)
+	t.id = c.keyspace.TicketID(t.seq, s.options().Tenant, s.options().Numbered)
 	for {
 		v, err := c.stateOf(s.name)
 		if err != nil {

@@ -140,7 +140,7 @@ func (w *Weighted) Acquire(ctx context.Context, n int64) error {
 	asked := time.Now()
 	p, err := w.sem.acquire(ctx, "acquire", n, untilFits)
 	if n > protocol.MaxUnits || errors.Is(err, ErrExceedsLimit) { // nothing was asked, because no limit can grow so far
-		err = wrap("acquire", w.sem.name, w.sem.pause(ctx, math.MaxInt64, w.sem.opts.latest(asked)))
+		err = wrap("acquire", w.sem.name, w.sem.pause(ctx, math.MaxInt64, w.sem.options().latest(asked)))
 	}
 	switch {
 	case err == nil:
@@ -173,7 +173,7 @@ func (w *Weighted) TryAcquire(n int64) bool {
 	if err != nil {
 		refused := errors.Is(err, ErrNotAcquired) && !errors.Is(err, ErrUnavailable) // which it is, too, where MaxWait passed
 		if !refused && !errors.Is(err, ErrExceedsLimit) {
-			w.sem.client.events.unreturned(w.sem.name, w.sem.opts.Tenant, "try-acquire", n, err)
+			w.sem.client.events.unreturned(w.sem.name, w.sem.options().Tenant, "try-acquire", n, err)
 		}
 		return false
 	}
@@ -211,7 +211,7 @@ func (w *Weighted) Release(n int64) {
 		case errors.Is(err, ErrLost):
 			w.notify(p.units, err)
 		case err != nil:
-			w.sem.client.events.unreturned(w.sem.name, w.sem.opts.Tenant, "release", p.units, err)
+			w.sem.client.events.unreturned(w.sem.name, w.sem.options().Tenant, "release", p.units, err)
 		}
 	}
 }
