@@ -131,13 +131,13 @@ if window > 0 then
     return at + windows * window
   end
 
-  -- wanted_by returns how many units the waiters of a tenant want. One that can never be granted what it wants counts as 0, and those
-  -- beyond some as 1.
+  -- wanted_by returns how many units the waiters of a tenant want, where weights differ the first of them. One that can never be granted what
+  -- it wants counts as 0: it is removed, as those beyond may be.
   local function wanted_by(known)
     if weight_count == 0 then return tenancy.length(known) end
     if not known.wanted then
       local first = tenancy.first_waiters(known, STEP)
-      known.wanted = tenancy.length(known) - #first
+      known.wanted = 0
       for _, waiter in ipairs(first) do
         local fits = waiter.units <= limit and (known.limit == 0 or waiter.units <= known.limit)
         known.wanted = known.wanted + (fits and waiter.units or 0)

@@ -166,6 +166,31 @@ func TestForecastOfATenantIsNeverTooLate(t *testing.T) {
 	require.Greater(t, refusals, int(seeds)/2)
 }
 
+// They are removed some at a time, and those that were not looked at yet counted.
+func TestForecastOfATenantDoesNotCountManyWaitersThatCanNeverBeGranted(t *testing.T) {
+	t.Parallel()
+	w := newClockwork(t, 1)
+	w.tenant = "a"
+	w.d = Declaration{Spec: LimitSpec{6, 10 * time.Second}, Since: 7, Tenants: []TenantSpec{{Name: w.tenant, Share: 1}}}
+	w.acquire("me", false, 6)
+	for range 140 {
+		w.acquire("me", true, 5)
+	}
+	w.ask(w.space.Resize("name", w.d.Spec, PinAt(4), w.time.UnixMicro()), 1)
+	w.step(time.Second)
+	refused := w.acquire("late", false, 1).Results[0]
+	require.Equal(t, Refused, refused.State)
+	require.Positive(t, w.rdb.ZCard(background, w.keys[1]).Val(), "some still wait")
+	for passed := time.Duration(0); ; passed += 100 * time.Millisecond {
+		if w.acquire("late", false, 1).Results[0].State == Held {
+			require.LessOrEqual(t, refused.Number, passed.Milliseconds())
+			return
+		}
+		require.Less(t, passed, time.Minute)
+		w.step(100 * time.Millisecond)
+	}
+}
+
 // Beyond the bound a forecast is too early. A waiter that polls then must need few more polls.
 func TestForecastBeyondTheBoundIsNeverTooLateAndTakesFewCalls(t *testing.T) {
 	t.Parallel()
