@@ -13,6 +13,7 @@ func TestANameIsFoundByWhatIsOnTheScreenOfIt(t *testing.T) {
 	for _, typed := range []string{"", "api", "API:", `\x1b[31m`, "\x1b[31m"} {
 		assert.True(t, inspect.Shows("Api:\x1b[31m", typed), "%q", typed)
 	}
+	assert.True(t, inspect.Shows("กำลัง-thai", "ำล"), "it begins with a mark")
 	for _, typed := range []string{"c", "31m ", "\x1b\x1b"} {
 		assert.False(t, inspect.Shows("Api:\x1b[31m", typed), "%q", typed)
 	}
