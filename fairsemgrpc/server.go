@@ -25,7 +25,8 @@ func UnaryServerInterceptor(limit Limit, opts Options) (grpc.UnaryServerIntercep
 		}
 		defer loan.End()
 		if loan.Permit == nil {
-			return handler(ctx, req)
+			resp, err := handler(ctx, req)
+			return resp, publish(err)
 		}
 		resp, err := handler(&loan.Scope, req)
 		return resp, publish(explain(loan, err))
@@ -45,7 +46,7 @@ func StreamServerInterceptor(limit Limit, opts Options) (grpc.StreamServerInterc
 		}
 		defer s.loan.End()
 		if s.loan.Permit == nil {
-			return handler(srv, stream)
+			return publish(handler(srv, stream))
 		}
 		s.received = make(chan receipt, 1)
 		return publish(explain(&s.loan, handler(srv, s)))
