@@ -28,7 +28,8 @@ type memory struct {
 	forgot   bool      // more than now and old have was remembered
 }
 
-// handle is what a Semaphore is made with, or a tenant of a name, which has no limit: calls of all handles on the name declare the same of it.
+// handle is what a Semaphore is made with, or a tenant of a name, which has no limit: calls of all handles on the name declare the same of
+// it.
 type handle struct {
 	name   string
 	spec   protocol.LimitSpec
@@ -57,9 +58,9 @@ func (d *declarations) declare(name string, q protocol.LimitSpec) protocol.Decla
 	return protocol.Declaration{Spec: q, Age: time.Since(use.here)}
 }
 
-// declareTenant returns how long after the first use of a limit, or before it, its tenant was first declared as it is in a call that was made
-// when asked says. A call is repeated after its position was lost, and a permit restored long after it was acquired: what a later call has
-// declared stays newer.
+// declareTenant returns how long after the first use of a limit, or before it, its tenant was first declared as it is in a call that was
+// made when asked says. A call is repeated after its position was lost, and a permit restored long after it was acquired: what a later call
+// has declared stays newer.
 func (d *declarations) declareTenant(name string, q protocol.LimitSpec, a account, asked time.Time) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -89,8 +89,8 @@ func (p *Permit) Wanted() <-chan struct{} {
 }
 
 // Release releases the units. Renewal stops and the context ends before anything is sent. It may be called any number of
-// times, also concurrently; once the outcome is known, all calls report the same. Without a permit, because Acquire returned an error, it returns
-// [ErrInvalid].
+// times, also concurrently; once the outcome is known, all calls report the same. Without a permit, because Acquire returned an error, it
+// returns [ErrInvalid].
 //
 // It returns nil once Redis has confirmed the release, and [ErrLost] if the permit was lost before, which is also [ErrEvicted] if it was
 // evicted. Release is usually deferred, so a done ctx does not keep it from trying, and it waits for at most a second, whatever ctx

@@ -162,7 +162,8 @@ func (t *ticket) isSilent(now clock.Instant) bool {
 	return t.isUnanswered() && now.Sub(t.unansweredSince) >= t.ttl
 }
 
-// endsInSilence reports whether t ends when Redis has not answered for a whole TTL. A permit ends sooner, and a release is tried for longer.
+// endsInSilence reports whether t ends when Redis has not answered for a whole TTL. A permit ends sooner, and a release is tried for
+// longer.
 func (t *ticket) endsInSilence() bool { return t.phase == asking || t.phase == waiting }
 
 // isUnanswered reports whether an answer about t is due.

@@ -53,6 +53,6 @@
 //
 // A call waits for at most MaxWait and is then refused: nothing is let through without a permit. In a client without a MaxWait it is
 // refused when its context ends, or when Redis has not answered for a TTL. With [Admit], for which a client must have a MaxWait, the
-// call is let through then, and [Options.OnAdmitted] is called, so that metrics can count it. The calls that are under way go on until their permits are lost,
-// which is nine tenths of a TTL after the last renewal.
+// call is let through then, and [Options.OnAdmitted] is called, so that metrics can count it. The calls that are under way go on until
+// their permits are lost, which is nine tenths of a TTL after the last renewal.
 package fairsemgrpc

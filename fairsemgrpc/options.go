@@ -54,8 +54,8 @@ const (
 	Refuse = Policy(gate.Refuse)
 
 	// Admit lets the call through without a permit. The limit may then be exceeded, without bound. With a MaxWait of less than some
-	// hundred milliseconds, a slow answer can count as none. In an interceptor of a client it needs a MaxWait: without one, a call may wait for Redis until
-	// its context ends.
+	// hundred milliseconds, a slow answer can count as none. In an interceptor of a client it needs a MaxWait: without one, a call may wait
+	// for Redis until its context ends.
 	Admit = Policy(gate.Admit)
 )
 

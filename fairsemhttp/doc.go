@@ -45,6 +45,6 @@
 //
 // A request waits for at most MaxWait and is then refused: nothing is let through without a permit. In a [Transport] without a MaxWait
 // it is refused when its context ends, or when Redis has not answered for a TTL. With [Admit], for which a Transport must have a MaxWait,
-// the request is let through then, and [Options.OnAdmitted] is called, so that metrics can count it. The requests that are being handled go on until
-// their permits are lost, which is nine tenths of a TTL after the last renewal.
+// the request is let through then, and [Options.OnAdmitted] is called, so that metrics can count it. The requests that are being handled go
+// on until their permits are lost, which is nine tenths of a TTL after the last renewal.
 package fairsemhttp

@@ -258,7 +258,8 @@ func TestAWaiterOfALimitCanBeEvicted(t *testing.T) {
 	assert.NotContains(t, out.String(), "ran")
 }
 
-// labelled waits for a holder or waiter whose label begins so, and returns its id: a process stores its label beside its first call, not before.
+// labelled waits for a holder or waiter whose label begins so, and returns its id: a process stores its label beside its first call, not
+// before.
 func labelled(t *testing.T, tickets func(context.Context) iter.Seq2[fairsem.Ticket, error], label string) (id string) {
 	t.Helper()
 	require.Eventually(t, func() bool {

@@ -37,8 +37,8 @@ func (s Sensor) Ended() bool { return s.permit == nil }
 // CheckWait is how long a check may wait for Redis.
 const CheckWait = 2 * time.Second
 
-// Watch calls check whenever it is time for one, and returns when sensor returns one that has ended. sensor also returns when a check is due
-// without a message; the zero Time: no sooner.
+// Watch calls check whenever it is time for one, and returns when sensor returns one that has ended. sensor also returns when a check is
+// due without a message; the zero Time: no sooner.
 func Watch(sensor func() (s Sensor, due time.Time), check func()) {
 	for {
 		s, due := sensor()

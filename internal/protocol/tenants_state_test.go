@@ -570,8 +570,8 @@ func TestTenantAtItsLimitOfARateIsToldWhenItsOwnGrantsExpire(t *testing.T) {
 	})
 }
 
-// A tenant that had waiters was told when the next of its grants expires, and so tried again and again, or waited for what could not come in
-// time.
+// A tenant that had waiters was told when the next of its grants expires, and so tried again and again, or waited for what could not come
+// in time.
 func TestRefusedCallOfATenantIsToldHowLongItsOwnWaitersTakeAtLeast(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		const none = 0

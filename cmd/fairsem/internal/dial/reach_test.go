@@ -79,7 +79,8 @@ func TestEveryKindOfServerIsReached(t *testing.T) {
 	})
 }
 
-// guarded are servers that want TLS and a password: one, one that wants a certificate of its clients, too, a cluster of one node, and a sentinel of the first.
+// guarded are servers that want TLS and a password: one, one that wants a certificate of its clients, too, a cluster of one node, and a
+// sentinel of the first.
 type guarded struct{ single, mutual, cluster, sentinel *redistest.Server }
 
 // guards are all of them, for TestMain to stop.

@@ -32,8 +32,8 @@ type node struct {
 	err  error // why there is no info
 }
 
-// connect finds the nodes and queries their INFO. Nodes of a cluster that do not answer are no nodes to check, as long as others do. answer is the first error of the server, if there was one, which may be
-// why they are not found.
+// connect finds the nodes and queries their INFO. Nodes of a cluster that do not answer are no nodes to check, as long as others do. answer
+// is the first error of the server, if there was one, which may be why they are not found.
 func (p *target) connect(ctx context.Context, answer error) (Finding, bool) {
 	cluster, ok := p.rdb.(*redis.ClusterClient)
 	if !ok {

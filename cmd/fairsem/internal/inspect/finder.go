@@ -86,8 +86,8 @@ func (f *Finder) once(ctx context.Context) error {
 	return nil
 }
 
-// end records the result of a scan. One of only some primaries of a cluster counts, too: a name on the others is kept as long as it cannot be
-// read. After one that failed the next begins; the queries report the errors of Redis.
+// end records the result of a scan. One of only some primaries of a cluster counts, too: a name on the others is kept as long as it cannot
+// be read. After one that failed the next begins; the queries report the errors of Redis.
 func (f *Finder) end(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

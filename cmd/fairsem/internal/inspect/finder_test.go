@@ -113,8 +113,8 @@ func TestKnownNamesStayIfThereAreTooMany(t *testing.T) {
 	assert.Subset(t, found, []string{"a", "b"})
 }
 
-// clusterWithout returns a client of a cluster, the names on the first primary, which goes away when lose is called, and those on the others.
-// The client itself would wait for an hour.
+// clusterWithout returns a client of a cluster, the names on the first primary, which goes away when lose is called, and those on the
+// others. The client itself would wait for an hour.
 func clusterWithout(t *testing.T) (client *fairsem.Client, lost, others []string, lose func()) {
 	t.Helper()
 	cluster := redistest.NewCluster(t)

@@ -76,7 +76,8 @@ func queryNames(ctx context.Context, client *fairsem.Client, names []string) (Su
 	return surveyOf(all, unreadable), nil
 }
 
-// surveyOf leaves out what is not there: names that are gone or unreadable, and errors of those that are neither. It takes over both slices.
+// surveyOf leaves out what is not there: names that are gone or unreadable, and errors of those that are neither. It takes over both
+// slices.
 func surveyOf(all []fairsem.Status, unreadable []error) Survey {
 	return Survey{
 		Statuses:   slices.DeleteFunc(all, func(s fairsem.Status) bool { return !s.Exists }),
