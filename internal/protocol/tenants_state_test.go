@@ -757,6 +757,33 @@ func TestWaiterBeyondASmallerLimitIsRemovedWhenItsTenantIsNext(t *testing.T) {
 	})
 }
 
+// A call that lowers the limit goes on once all units are granted: until one is released, no other would remove what can never be granted.
+func TestNextWaiterBeyondASmallerLimitIsRemovedByTheCallThatGrantsTheLastUnit(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		release := func(d Declaration) func(*lab, []*ticket) Call {
+			return func(l *lab, ids []*ticket) Call { return Release(l.space.About("name"), d, 0, false, ids) }
+		}
+		for name, calls := range map[string][]func(*lab, []*ticket) Call{
+			"resizes":  {resizing(PinAt(0)), release(known(4)), resizing(PinAt(1))},
+			"declares": {release(declares(1, 8))},
+		} {
+			l := newLab(t, rdb)
+			l.seed("meta layout=2")
+			p := AcquireParams{TTL: time.Minute, Wait: true}
+			for _, id := range []string{"me:1:c*4", "me:2:b", "me:3:a*4"} {
+				l.ask(Acquire(l.space.About("name"), naming(4, TenantSpec{Name: TenantOf(id), Share: 1}), p, tickets(id)), 1)
+			}
+			for _, call := range calls {
+				l.ask(call(l, tickets("me:1:c")), 1)
+			}
+			s := l.snapshot()
+			assert.Equal(t, []string{"me:2:b"}, members(s.owner), name)
+			assert.Empty(t, s.queue, name)
+			l.checkTenants(s)
+		}
+	})
+}
+
 // One that becomes the first of its tenant only later has the turn of its tenant, so that it is removed and the next of them is granted.
 func TestWaiterBeyondTheLimitOfItsTenantDelaysNoOtherOfIt(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
