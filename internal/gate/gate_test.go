@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemtest"
+	"github.com/fairsem/fairsem/internal/held"
 )
 
 // other is a limit of a type that no gate can acquire.
@@ -58,4 +60,36 @@ func TestGateThatCanNeverWorkSaysWhy(t *testing.T) {
 	} {
 		assert.NoError(t, gate.Check())
 	}
+}
+
+// The context of a loan that has not ended stays in the one around it for as long as that lasts.
+func TestLoanHasEndedAfterAnErrorOrAPanic(t *testing.T) {
+	t.Parallel()
+	s, err := fairsemtest.NewServer(t).Client(fairsem.Options{}).Semaphore("a", 1)
+	require.NoError(t, err)
+	lend := func(gate Gate[string, Limit]) (loan *held.Loan, err error) {
+		loan = new(held.Loan)
+		defer func() {
+			if panicked := recover(); panicked != nil {
+				err = panicked.(error)
+			}
+		}()
+		_, err = gate.Lend(t.Context(), loan, "request")
+		return loan, err
+	}
+	lent, err := lend(Gate[string, Limit]{Limit: s})
+	require.NoError(t, err)
+	require.NoError(t, lent.Scope.Err())
+	failure := errors.New("failure")
+	for what, gate := range map[string]Gate[string, Limit]{
+		"a refusal":           {Limit: s, MaxWait: NoWait},
+		"an error of LimitOf": {LimitOf: func(string) (Limit, error) { return nil, failure }},
+		"a panic of LimitOf":  {LimitOf: func(string) (Limit, error) { panic(failure) }},
+		"a panic of Weight":   {Limit: s, Weight: func(string) int64 { panic(failure) }},
+	} {
+		loan, err := lend(gate)
+		require.Error(t, err, what)
+		assert.ErrorIs(t, loan.Scope.Err(), context.Canceled, what)
+	}
+	lent.End()
 }
