@@ -256,6 +256,8 @@ func TestRefusalSaysWhatRemainsIfThatIsKnown(t *testing.T) {
 	assert.Empty(t, rest(), "the queue is full")
 	weight = 101
 	assert.Empty(t, rest(), "that is more than the limit")
+	o.MaxWait = fairsemhttp.NoWait
+	assert.Empty(t, rest(), "that is more than the limit")
 	cancel()
 	assert.ErrorIs(t, <-waits, context.Canceled)
 }
