@@ -162,16 +162,25 @@ func TestRefusalThatAnotherInterceptorWrapsHasNoNameOfALimit(t *testing.T) {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
-	limited := func(limit fairsemgrpc.Limit) pb.TestServiceClient {
-		served := &service{unary: evicted, output: func(stream grpc.ServerStream) error { return evicted(stream.Context()) }}
+	limited := func(limit fairsemgrpc.Limit, served *service) pb.TestServiceClient {
 		options := slices.Concat(outer, onServer(t, limit, fairsemgrpc.Options{MaxWait: time.Minute}))
 		return pb.NewTestServiceClient(dial(t, serve(t, served, options...)))
 	}
-	refusing, losing := limited(busy), limited(s)
+	limiter, err := w.Client().Limiter(w.LimitName+"rate", 100, time.Minute)
+	require.NoError(t, err)
+	inner := limitedClient(t, new(service), busy, fairsemgrpc.Options{})
+	calling := limited(limiter, &service{
+		unary:  func(ctx context.Context) error { return kinds["unary"](ctx, inner) },
+		output: func(stream grpc.ServerStream) error { return kinds["output"](stream.Context(), inner) },
+	})
+	evicting := &service{unary: evicted, output: func(stream grpc.ServerStream) error { return evicted(stream.Context()) }}
+	refusing, losing := limited(busy, evicting), limited(s, evicting)
 	for _, kind := range []string{"unary", "output"} {
-		err := kinds[kind](t.Context(), refusing)
-		assert.Equal(t, time.Second, refused(t, codes.ResourceExhausted, err), kind)
-		assert.Equal(t, "seen: all units of a limit are in use", status.Convert(err).Message(), kind)
+		for who, c := range map[string]pb.TestServiceClient{"the server": refusing, "a client of its handler": calling} {
+			err := kinds[kind](t.Context(), c)
+			assert.Equal(t, time.Second, refused(t, codes.ResourceExhausted, err), "%s: %s", kind, who)
+			assert.Equal(t, "seen: all units of a limit are in use", status.Convert(err).Message(), "%s: %s", kind, who)
+		}
 	}
 	release()
 	for _, kind := range []string{"unary", "output"} {
