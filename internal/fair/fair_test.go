@@ -64,7 +64,9 @@ func TestPoolsOfOneProcessShareItsPart(t *testing.T) {
 	assert.Equal(t, int64(2), now.PartOf("a", &second, 3), "two pools")
 	first.Leave()
 	second.Leave()
+	pools.Lock() // the pools of other tests are there, too
 	assert.NotContains(t, pools.at, place{"a", t.Name(), ""})
+	pools.Unlock()
 	assert.True(t, now.OthersWait("a"))
 	assert.False(t, now.OthersWait("b"), "its own calls")
 }
