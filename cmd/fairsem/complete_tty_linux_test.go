@@ -35,15 +35,18 @@ func (s *station) shellWith(script string, argv ...string) *console {
 	return sh
 }
 
+// evaluatingShells are those whose scripts take the line apart with eval.
+var evaluatingShells = []struct {
+	script string
+	argv   []string
+}{
+	{bashCompletion, bash},
+	{zshCompletion, []string{"zsh", "-f", "-i"}},
+}
+
 func TestRealShellsComplete(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		script string
-		argv   []string
-	}{
-		{bashCompletion, bash},
-		{zshCompletion, []string{"zsh", "-f", "-i"}},
-	} {
+	for _, c := range evaluatingShells {
 		t.Run(c.argv[0], func(t *testing.T) {
 			s := newStation(t)
 			s.hold("alpha", "alpine", "other", "a;touch owned")
@@ -72,13 +75,7 @@ func TestRealShellsComplete(t *testing.T) {
 // The scripts of cobra pass the line to eval.
 func TestShellsRunNothingOfALineThatTheyComplete(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		script string
-		argv   []string
-	}{
-		{bashCompletion, bash},
-		{zshCompletion, []string{"zsh", "-f", "-i"}},
-	} {
+	for _, c := range evaluatingShells {
 		t.Run(c.argv[0], func(t *testing.T) {
 			s := newStation(t)
 			s.hold("my job")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/clock"
 	"github.com/fairsem/fairsem/internal/gate"
 	"github.com/fairsem/fairsem/internal/held"
 )
@@ -73,7 +74,7 @@ func (r *Runner[J, L]) Run(ctx context.Context, job J, work func(context.Context
 		case delay == 0:
 			return 0, withEndOf(ctx, err)
 		case stays:
-			sleep(ctx, delay)
+			clock.Sleep(ctx, delay)
 		default:
 			if r.onReschedule != nil {
 				r.onReschedule(ctx, job, delay, err)
@@ -137,13 +138,4 @@ func do[L gate.Limit](ctx context.Context, loan *held.Loan, limit L, work func(c
 		return err
 	}
 	return fmt.Errorf("%w, because the permit of %q was lost: %w", err, limit.Name(), lost)
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

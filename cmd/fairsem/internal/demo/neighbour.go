@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/clock"
 	"github.com/fairsem/fairsem/internal/history"
 )
 
@@ -209,12 +210,12 @@ func (s *side) repeat(ctx context.Context, sem *fairsem.Semaphore, c customer) e
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, fairsem.ErrUnavailable) && time.Since(s.lastDone()) < evidenceGrace: // it may not last
-			pause(ctx, pollEvery)
+			clock.Sleep(ctx, pollEvery)
 		case err != nil:
 			return err
 		}
 		if c.rest > 0 { // drawn: with one pause all calls could come just before a unit is released
-			pause(ctx, c.rest/2+rand.N(c.rest))
+			clock.Sleep(ctx, c.rest/2+rand.N(c.rest))
 		}
 	}
 	return nil

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/fairsem/fairsem/internal/history"
+
+	"github.com/fairsem/fairsem/internal/clock"
 )
 
 // sideReport is what the customers had on one name.
@@ -55,7 +57,7 @@ func (n *neighbours) conclude(ctx context.Context, out io.Writer) error {
 
 // left returns how many permits and waiters are left once the load has ended. Calls that were given up leave the queue a moment later.
 func (s *side) left(ctx context.Context) (int64, error) {
-	for began := time.Now(); ; pause(ctx, pollEvery) {
+	for began := time.Now(); ; clock.Sleep(ctx, pollEvery) {
 		status, err := s.sem.Status(ctx)
 		if n := status.Holders + status.Waiting; err != nil || n == 0 || time.Since(began) > timeout {
 			return n, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
+	"github.com/fairsem/fairsem/internal/clock"
 	"github.com/fairsem/fairsem/internal/failure"
 	"github.com/fairsem/fairsem/internal/history"
 )
@@ -81,7 +82,7 @@ func (w *worker) work(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil && !errors.Is(err, fairsem.ErrUnavailable) { // the demo knows whether that lasts
 			return err
 		}
-		pause(ctx, between(minThink, maxThink))
+		clock.Sleep(ctx, between(minThink, maxThink))
 	}
 	return nil
 }
@@ -115,7 +116,7 @@ func (w *worker) turn(ctx context.Context, sem *fairsem.Semaphore) error {
 func hold(ctx context.Context, p *fairsem.Permit, granted int64, d time.Duration) int64 {
 	const step = 10 * time.Millisecond
 	until := granted
-	for end := time.Now().Add(d); ; pause(ctx, min(step, time.Until(end))) {
+	for end := time.Now().Add(d); ; clock.Sleep(ctx, min(step, time.Until(end))) {
 		now := history.Now()
 		if p.Context().Err() != nil {
 			return until
@@ -131,13 +132,3 @@ func between(from, to time.Duration) time.Duration { return from + rand.N(to-fro
 
 // WorkerVerb is the verb of this program that calls Work.
 const WorkerVerb = "demo-worker"
-
-// pause waits for d or for ctx, whichever is first.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
