@@ -1,4 +1,4 @@
-// Package clock reads the time, with how long the machine was suspended.
+// Package clock reads the time, with how long the machine was suspended, and waits.
 package clock
 
 import (
