@@ -61,7 +61,7 @@ func newOfflineClient(t *testing.T) *offlineClient {
 	for i := range l.all {
 		one := &ticket{
 			state: v, seq: firstSeq + int64(i), id: c.keyspace.TicketID(firstSeq+int64(i), "", false), weight: 1, opts: new(CallOptions), ttl: time.Hour,
-			values: background, done: make(chan struct{}), released: make(chan struct{}), phase: phase(i), busy: true,
+			values: background, done: make(chan struct{}), phase: phase(i), busy: true,
 			epoch: theEpoch,
 		}
 		one.lease = window{sent: clock.Instant{Time: time.Now()}, ttl: time.Hour}

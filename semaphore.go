@@ -270,7 +270,6 @@ func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, aske
 		asked:    asked,
 		values:   ctx,
 		done:     make(chan struct{}),
-		released: make(chan struct{}),
 	}
 	t.id = c.keyspace.TicketID(t.seq, s.options().Tenant, s.options().Numbered)
 	for {

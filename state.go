@@ -395,6 +395,7 @@ func (v *nameState) concludeLocked(t *ticket, a answer) {
 
 // leaveLocked gives t up. It is removed at once if Redis cannot have it, and otherwise when Redis has confirmed its release.
 func (v *nameState) leaveLocked(t *ticket) {
+	t.endLocked()
 	if t.phase == leaving || t.phase == removed {
 		return
 	}
@@ -431,7 +432,7 @@ func (v *nameState) removeLocked(t *ticket, err error) {
 	if t.hold.begun {
 		v.waking.callers++
 	}
-	close(t.released)
+	close(t.endLocked())
 	if len(v.tickets) == 0 {
 		v.scheduleLocked(time.Now().Add(retireAfter))
 	}

@@ -42,7 +42,7 @@ type ticket struct {
 	values   context.Context // the context of its caller, for the values of the permit's context
 
 	done     chan struct{} // closed when hold or err is set
-	released chan struct{} // closed when it is removed
+	released chan struct{} // closed when it is removed; nil until it is released, also in parts, or removed
 
 	// Guarded by nameState.mu.
 	phase               phase
@@ -244,6 +244,14 @@ func (t *ticket) held(now clock.Instant) time.Duration {
 		end = over
 	}
 	return end.Sub(t.hold.at)
+}
+
+// endLocked returns the channel released. It is made for who releases t: a waiter and a holder take less memory without it.
+func (t *ticket) endLocked() chan struct{} {
+	if t.released == nil {
+		t.released = make(chan struct{})
+	}
+	return t.released
 }
 
 // isGone reports whether t is removed, with Redis's confirmation.
