@@ -197,7 +197,7 @@ func (b *build) documents(ctx context.Context, program, epoch string) (files []f
 		}
 		files = append(files, file{"man1/" + filepath.Base(name), text, 0o644})
 	}
-	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+	for _, shell := range []string{"bash", "zsh", "fish"} {
 		text, err := in(b.work).run(ctx, program, "completion", shell)
 		if err != nil {
 			return nil, err

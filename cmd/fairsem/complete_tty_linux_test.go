@@ -143,14 +143,3 @@ func TestFishCompletes(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	assert.Equal(t, "alpha\nalpine\nco:lon\nkill\tKILL at once\n", string(out))
 }
-
-// This is the only test of the scripts for shells that are not installed here. It fails where cobra has a script without a line that is
-// replaced.
-func TestEveryShellHasAScript(t *testing.T) {
-	t.Parallel()
-	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		out, err := exec.CommandContext(t.Context(), "fairsem", "completion", shell).Output()
-		require.NoError(t, err)
-		assert.Contains(t, string(out), "__complete", shell)
-	}
-}

@@ -10,11 +10,11 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 )
 
-var shells = []string{"bash", "zsh", "fish", "powershell"}
+var shells = []string{"bash", "zsh", "fish"}
 
 func newCompletion() *cobra.Command {
 	return &cobra.Command{
-		Use:   "completion bash|zsh|fish|powershell",
+		Use:   "completion bash|zsh|fish",
 		Short: "Write a completion script for a shell",
 		Long: `Writes a script to standard output. A shell that has read it completes commands and
 flags, and queries the server of --redis or REDIS_URL for names, ids and tenants: for at
@@ -22,8 +22,8 @@ most two seconds, and for names in a tenth of its time. It offers what it has fo
 then; without a server it is silent. Those with characters that are special to a shell
 are left out.
 
-The scripts for bash, zsh and fish run nothing that stands on the line, and a variable
-there has its value only in bash. The one for powershell evaluates the line.
+The scripts run nothing that stands on the line, and a variable there has its value only
+in bash. PowerShell has none: the usual one evaluates the line.
 
 The script for bash needs the package bash-completion, the one for zsh needs compinit.
 
@@ -36,13 +36,12 @@ Exit code: 0 if it was written, 2 for a wrong command line, 125 if it cannot be 
   # for every shell from now on
   fairsem completion bash > /etc/bash_completion.d/fairsem
   fairsem completion zsh > "${fpath[1]}/_fairsem"
-  fairsem completion fish > ~/.config/fish/completions/fairsem.fish
-  fairsem completion powershell >> $PROFILE`,
+  fairsem completion fish > ~/.config/fish/completions/fairsem.fish`,
 		ValidArgs: shells,
 		RunE: ownFailure(func(cmd *cobra.Command) error {
 			args := cmd.Flags().Args()
 			if len(args) != 1 {
-				return exit.Usagef("give one shell: bash, zsh, fish or powershell")
+				return exit.Usagef("give one shell: bash, zsh or fish")
 			}
 			script, err := completionScript(cmd.Root(), args[0])
 			if err != nil {
@@ -64,10 +63,8 @@ func completionScript(root *cobra.Command, shell string) (string, error) {
 		err = root.GenZshCompletion(&b)
 	case "fish":
 		err = root.GenFishCompletion(&b, true)
-	case "powershell":
-		err = root.GenPowerShellCompletionWithDesc(&b)
 	default:
-		err = exit.Usagef("unknown shell %q: give bash, zsh, fish or powershell", shell)
+		err = exit.Usagef("unknown shell %q: give bash, zsh or fish", shell)
 	}
 	if err != nil {
 		return "", err
