@@ -60,7 +60,10 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	if err := d.check(); err != nil {
 		return nil, err
 	}
+	shared := d.shared.Load()
+	shared.waits(1)
 	permit, err := d.Semaphore.Acquire(ctx, 1)
+	shared.waits(-1)
 	if err != nil {
 		return nil, d.explain(err)
 	}
@@ -68,9 +71,7 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	if err != nil {
 		return nil, err
 	}
-	if s := d.shared.Load(); s != nil {
-		s.opened(permit)
-	}
+	shared.opened(permit)
 	return held.Conn(inner, permit, d.Semaphore.Name(), d.Options.OnLost == KeepOpen), nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairsem/fairsem"
@@ -34,7 +35,8 @@ func (o DBOptions) maxIdle() int { return max(0, cmp.Or(o.MaxIdle, o.MaxOpen)) }
 
 // ShareDB has db, whose driver dials with d, close connections when a call in another process waits for one: those that are beyond the fair
 // part of this process, when they are released, and those that were idle for a third of a TTL, but at least a second. So
-// every process has its part of the limit soon, however many idle connections the others keep.
+// every process has its part of the limit soon, however many idle connections the others keep. A call of this process that waits for
+// the dial of its own connection is given the unit of an idle one, too.
 //
 // Where more processes wait than there are units, connections go round. While the name is paused, nothing is closed for others.
 //
@@ -76,6 +78,7 @@ type sharedDB struct {
 	db      *sql.DB
 	options DBOptions
 	name    *fairsem.Inspector
+	dials   atomic.Int64 // that wait for a unit
 
 	mu       sync.Mutex
 	permits  map[*fairsem.Permit]struct{}
@@ -91,8 +94,18 @@ type sharedDB struct {
 	stopGrow context.CancelFunc // nil: grow does not run
 }
 
+// waits counts dials that begin or cease to wait for a unit.
+func (s *sharedDB) waits(n int64) {
+	if s != nil {
+		s.dials.Add(n)
+	}
+}
+
 // opened counts a connection until its permit ends, which it does when the connection is closed.
 func (s *sharedDB) opened(p *fairsem.Permit) {
+	if s == nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.permits[p] = struct{}{}
@@ -142,6 +155,9 @@ func (s *sharedDB) check() {
 	}
 	me := held.ClientOf(id)
 	free, more := now.Limit-now.Used, true
+	if free <= 0 && s.stopGrow == nil {
+		s.pass()
+	}
 	switch {
 	case now.OthersWait(me):
 		s.waited, s.pause = time.Now(), now.Pause()
@@ -214,6 +230,14 @@ func (s *sharedDB) holds() (id string, n int64) {
 		return p.ID(), int64(len(s.permits))
 	}
 	return "", 0
+}
+
+// pass closes an idle connection for each dial of this DB that waits, as far as there are any. A DB has the call that dials wait for that
+// dial, although it could have the connection. Before limit, which says how many idle ones are kept.
+func (s *sharedDB) pass() {
+	if dials := int(s.dials.Load()); dials > 0 {
+		s.db.SetMaxIdleConns(s.db.Stats().Idle - dials)
+	}
 }
 
 // limit has the DB close what is beyond a number of connections, when it is released, while more are open or being dialled.

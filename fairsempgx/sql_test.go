@@ -164,6 +164,48 @@ func TestNoCallWaitsForItsDialWhileOthersTakeTurnsWithTheOpenConnections(t *test
 	w.eventuallyAll(w.load(db, 8), 5, "a call waits for its dial")
 }
 
+// A DB has a call that found no idle connection wait for its own dial, also when others are idle again.
+func TestCallThatDialsIsGivenTheUnitOfAnIdleConnectionOfItsDB(t *testing.T) {
+	eachDriver(t, func(w *world, open opener) {
+		other, _ := w.dbOf(open, 2, 1)
+		defer closeAll(w, w.conns(other, 1))
+		db, _ := w.dbOf(open, 2, 2)
+		idle := w.conns(db, 1)
+		dialled := w.dials(db, 2)
+		closeAll(w, idle)
+		assert.NoError(w, <-dialled)
+	})
+}
+
+func TestCallThatDialsIsGivenTheUnitOfAConnectionThatOthersOfItsDBUseAllTheTime(t *testing.T) {
+	w := newWorld(t)
+	w.TTL = 3 * time.Second
+	db, _ := w.db(1, 2)
+	first := w.conns(db, 1)
+	dialled := w.dials(db, 1)
+	w.load(db, 2)
+	closeAll(w, first)
+	assert.NoError(t, <-dialled)
+}
+
+// dials has a call take a connection of its own, and returns when it waits. The channel brings the error once it has had one.
+func (w *world) dials(db *sql.DB, limit int64) <-chan error {
+	w.Helper()
+	ended := make(chan error, 1)
+	go func() { // ends within a minute
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		c, err := db.Conn(ctx)
+		if err == nil {
+			err = c.Close()
+		}
+		ended <- err
+	}()
+	s := w.Semaphore(limit)
+	w.Eventually(func() bool { return w.Status(s).Waiting == 1 }, "the call does not dial")
+	return ended
+}
+
 func TestDBsTakeTurnsIfThereAreFewerUnitsThanProcesses(t *testing.T) {
 	w := newWorld(t)
 	w.TTL = 2 * time.Second
