@@ -778,6 +778,13 @@ func TestHoldersAndWaitersAreListedInOrder(t *testing.T) {
 		}
 		slices.SortFunc(holders, func(a, b *fairsem.Permit) int { return cmp.Compare(a.Token(), b.Token()) })
 		waiter := w.queue(t.Context(), s, 60)
+		w.eventually(func() bool {
+			for ticket, err := range s.Waiters(t.Context()) {
+				require.NoError(t, err)
+				return ticket.Label != ""
+			}
+			return false
+		}, "a label is stored in the background")
 
 		var listed []string
 		for ticket, err := range s.Holders(t.Context()) {
