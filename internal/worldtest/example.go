@@ -1,6 +1,8 @@
 package worldtest
 
 import (
+	"context"
+
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
@@ -28,8 +30,24 @@ func ExampleRedis() (*redis.Client, func()) {
 		panic(err)
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	compile(rdb)
 	return rdb, func() {
 		_ = rdb.Close() // the example is over
 		server.Close()
 	}
+}
+
+// compile has the server compile the scripts of a pair of calls. With the race detector that takes a tenth of a second, and on a busy
+// machine longer than a Release waits.
+func compile(rdb *redis.Client) {
+	client, err := fairsem.New(rdb, fairsem.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = client.Close() }() // the example says what is wrong
+	mutex, err := client.Mutex("compile")
+	if err != nil {
+		panic(err)
+	}
+	_ = mutex.Do(context.Background(), func(context.Context) error { return nil })
 }
