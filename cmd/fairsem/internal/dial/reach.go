@@ -153,6 +153,7 @@ func (s *Server) describe(err error) string {
 func (s *Server) advice(err error) string {
 	var timeout net.Error
 	var untrusted x509.UnknownAuthorityError
+	var connection *net.OpError
 	says := func(text string) bool { return strings.Contains(err.Error(), text) }
 	switch {
 	case errors.Is(err, redis.Nil):
@@ -167,6 +168,8 @@ func (s *Server) advice(err error) string {
 		return "check the address, and whether it speaks TLS there"
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return "check the address, and whether the server is stopped or overloaded"
+	case errors.As(err, &connection) && connection.Op == "dial": // nobody has seen the password
+		return "check the address, and whether the server runs"
 	case !s.secure && errors.Is(err, io.EOF):
 		return "if it uses TLS, write rediss://, clusters:// or sentinels://"
 	case says("cluster support disabled"):
