@@ -222,19 +222,6 @@ func TestCallForMoreThanASmallerLimitIsRefusedWhenItsTenantIsNext(t *testing.T) 
 	assert.ErrorIs(t, large.err, fairsem.ErrExceedsLimit)
 }
 
-func TestCallForMoreThanASmallerLimitWaitsWhileItsTenantIsAtItsOwnLimit(t *testing.T) {
-	w := onRedis(t)
-	w.limit = 6
-	s := as(w.semaphore(), "a", tenantLimit(3))
-	held := w.must(s.Acquire(t.Context(), 1))
-	large := w.queue(t.Context(), s, 3)
-	w.pin(s, 2)
-	require.Equal(t, int64(1), w.status(s).Waiting)
-	w.release(held)
-	<-large.done
-	assert.ErrorIs(t, large.err, fairsem.ErrExceedsLimit)
-}
-
 // A head start is for the queue. Where tenants share the name, one that does not wait overtook the calls of its tenant.
 func TestTryAcquireWithAHeadStartOvertakesNoWaiterOfItsTenant(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {

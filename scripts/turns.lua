@@ -122,15 +122,15 @@ if tenancy then
     tenancy.settle()
   end
 
-  -- remove_first removes what cannot be granted from the front: a turn that does not follow from what its tenant has, or a waiter whose
-  -- turn has come and that can never be granted what it wants. It reports whether it did.
+  -- remove_first removes what cannot be granted from the front: a turn that does not follow from what its tenant has, or a waiter that
+  -- can never be granted what it wants. It reports whether it did.
   local function remove_first(turn, known, head)
     local due = head and turn_of(known, head)
     if not due or due[1] ~= turn[1] or due[2] ~= turn[2] then
       remove_turn(turn[2])
     elseif not redis.call("ZSCORE", queue, head.id) then
       tenancy.take_head(known)
-    elseif turn[1] ~= AT_LIMIT and (head.units > limit or known.limit > 0 and head.units > known.limit) then
+    elseif head.units > limit or known.limit > 0 and head.units > known.limit then
       discard(known, head)
     else
       return false
