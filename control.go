@@ -90,7 +90,8 @@ func (i *Inspector) promote(ctx context.Context, rep protocol.Reply) error {
 // Evict revokes a permit, or removes a waiter; id is [Ticket.ID] or [Permit.ID]. The units are free immediately, and the holder is
 // notified right after. It may still use them for as long as the message takes; if the message is lost, until its next
 // renewal, a third of a TTL later at most, or with NoRefresh until the lease ends. The context of the permit then ends with [ErrLost]
-// and [ErrEvicted]. The Acquire of a waiter returns ErrEvicted.
+// and [ErrEvicted]. The Acquire of a waiter returns ErrEvicted, but if its process stands still for a TTL right then, it joins the queue
+// again.
 //
 // The error is [ErrNotFound] if no permit and no waiter of this name has that id, so a second call returns it, too. The
 // others are those of SetLimit. After another error it may have been evicted all the same.

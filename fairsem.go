@@ -281,7 +281,7 @@ func (c *Client) releaseAll(states []*nameState) error {
 		}
 	}
 	if missing > 0 {
-		return fmt.Errorf("%w: close: %d permits or positions in the queue were not released and expire within their TTL", ErrUnavailable, missing)
+		return fmt.Errorf("%w: close: %d permits or positions in the queue were not released and expire within their TTL, what a Limiter was granted with its window", ErrUnavailable, missing)
 	}
 	c.withdraw(ctx)
 	return nil

@@ -61,7 +61,8 @@ func newLimiter(s *Semaphore) *Limiter { return &Limiter{s.Inspector, s} }
 // Wait waits until n units are granted. Redis says when that will be, and Wait asks for nothing until then. If its turn comes
 // after CallOptions.MaxWait or the deadline of ctx, it returns a [*WaitError] at once, but not in a grace period, and not with a
 // HeadStart, when its turn is not known before it is in the queue. For a paused name it assumes that the pause ends in a TTL. The
-// other errors are those of Acquire. After an error nothing counts; what Redis may have granted meanwhile is released.
+// other errors are those of Acquire. After an error nothing counts; what Redis may have granted meanwhile is released, if it answers
+// again within a TTL and the window, or a minute where the window is longer.
 func (l *Limiter) Wait(ctx context.Context, n int64) error {
 	_, err := l.take(ctx, "wait", n, inQueue)
 	return err

@@ -32,6 +32,30 @@ func TestGrantOfARateThatWasReleasedMeanwhileDoesNotCount(t *testing.T) {
 	})
 }
 
+// Redis that stands still may execute the acquire when it goes on, and the grant would count for the window.
+func TestAcquireOfARateWithoutAnAnswerIsReleasedForAsLongAsItsGrantWouldCount(t *testing.T) {
+	t.Parallel()
+	for what, per := range map[string]time.Duration{"the window": time.Second, "a minute": 24 * time.Hour} {
+		t.Run(what, func(t *testing.T) {
+			const ttl = 3 * time.Second
+			onWire(t, ttl, func(t *testing.T, c *Client, w *wire) {
+				a := asksRate(c, "a", 1, per)[0]
+				f := w.carries("acquire a: 1")
+				a.state.leave(a)
+				began, most := time.Now(), ttl+min(per, longestDoubt)
+				for time.Since(began) < most-lastRetry {
+					f.breaks()
+					time.Sleep(lastRetry)
+					f = w.carries("release a: 1")
+				}
+				<-a.released
+				require.ErrorIs(t, a.releaseErr, ErrUnavailable)
+				assert.Equal(t, most, time.Since(began))
+			})
+		})
+	}
+}
+
 func TestGrantOfARateIsForgottenAndNeverReleased(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asksRate(c, "a", 1, time.Minute)[0]

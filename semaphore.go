@@ -65,8 +65,8 @@ func (s *Semaphore) With(o CallOptions) *Semaphore {
 // With a done ctx it fails at once and sends nothing. If ctx ends while the call waits, Acquire returns within
 // milliseconds, with an error that wraps ctx.Err() and [context.Cause]. The error is [ErrUnavailable], too, if Redis had not
 // answered the call, or not its last question for a tenth of a second or for half of the call. The position in the queue, or a
-// permit that was granted meanwhile, is released in the background. If the process stood still for so long that its position
-// expired, the call joins the end of the queue.
+// permit that was granted meanwhile, is released in the background. If the process or Redis stood still for so long that its position
+// expired, which takes two thirds of a TTL, the call joins the end of the queue.
 //
 // Other errors are [ErrNotAcquired] after CallOptions.MaxWait, [ErrExceedsLimit], [ErrQueueFull], [ErrEvicted],
 // [ErrInvalid], [ErrClosed], [ErrUnavailable], or an error of Redis that a retry cannot heal, such as a missing right. After any

@@ -402,8 +402,8 @@ func (v *nameState) leaveLocked(t *ticket) {
 	t.reportLost(v.host.events, v.host.clock, t.whyOver(v.host.clock.Asleep()))
 	t.known = t.phase != asking
 	v.moveLocked(t, leaving)
-	t.forgottenAt = time.Now().Add(t.ttl)
-	v.scheduleLocked(t.forgottenAt)
+	t.leftAt = time.Now()
+	v.scheduleLocked(t.forgottenAt())
 	v.applyLocked(t, situation{event: left})
 }
 
@@ -559,7 +559,7 @@ func (v *nameState) advanceLocked(t *ticket, now clock.Instant) {
 	v.applyLocked(t, situation{
 		event:     ticked,
 		overdue:   t.isOverdue(now),
-		forgotten: t.phase == leaving && !now.Before(t.forgottenAt),
+		forgotten: t.phase == leaving && !now.Before(t.forgottenAt()),
 		silent:    t.isSilent(now),
 		doubtful:  t.recheck || t.isOutdated(v.epoch),
 	})

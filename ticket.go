@@ -62,7 +62,7 @@ type ticket struct {
 	epoch               int64         // in which Redis confirmed it last
 	parts               *parts        // released by its holder; nil: none
 	lease               window        // from the last confirmation
-	forgottenAt         time.Time     // leaving: when it has expired in Redis in any case
+	leftAt              time.Time     // leaving: since when
 	releaseErr          error         // set before released is closed: result of the release
 	wanted              chan struct{} // closed when calls wait; nil until its holder asks for it
 	hold                hold          // of its permit, set before done is closed
@@ -204,7 +204,7 @@ func (t *ticket) nextDeadline(asleep time.Duration) time.Time {
 		}
 	}
 	if t.phase == leaving {
-		sooner(t.forgottenAt)
+		sooner(t.forgottenAt())
 	}
 	if t.phase == holding {
 		sooner(t.lease.end(asleep))
@@ -234,11 +234,21 @@ func (t *ticket) whyOver(asleep time.Duration) error {
 	}
 }
 
+// longestDoubt is for how long after a TTL a call of a rate without an answer is released, where the window is longer. Longer would
+// fill the memory in an outage, and have Redis remember all these calls after it.
+const longestDoubt = time.Minute
+
+// forgottenAt is when t, which is leaving, has expired in Redis: what an acquire without an answer is granted late still counts for the
+// window of a rate.
+func (t *ticket) forgottenAt() time.Time {
+	return t.leftAt.Add(t.ttl + min(t.spec.Window, longestDoubt))
+}
+
 // held is how long the holder of t could rely on its permit, until it was released.
 func (t *ticket) held(now clock.Instant) time.Duration {
 	end := now.Time
-	if !t.forgottenAt.IsZero() {
-		end = t.forgottenAt.Add(-t.ttl)
+	if !t.leftAt.IsZero() {
+		end = t.leftAt
 	}
 	if over := t.lease.end(now.Asleep); over.Before(end) {
 		end = over
