@@ -149,6 +149,8 @@ func (s *Server) describe(err error) string {
 	return text.Clean(strings.Join(lines, ", "))
 }
 
+const addCertificate = "add ?" + certParameter + "=FILE&" + keyParameter + "=FILE to the URL"
+
 // advice is what to do about an error. Errors of servers have no types.
 func (s *Server) advice(err error) string {
 	var timeout net.Error
@@ -163,7 +165,9 @@ func (s *Server) advice(err error) string {
 	case errors.As(err, &untrusted), says("signed by unknown authority"): // go-redis does not keep every error
 		return "set SSL_CERT_FILE to a file with the certificate of its authority"
 	case says("certificate required"): // go-redis does not keep every error, and the package tls has no type for it
-		return "it wants a certificate of the client: add ?" + certParameter + "=FILE&" + keyParameter + "=FILE to the URL"
+		return "it wants a certificate of the client: " + addCertificate
+	case s.secure && (says("connection reset") || says("broken pipe")): // it may say why, and close before that was read
+		return "if it wants a certificate of the client, " + addCertificate
 	case s.secure && (errors.As(err, &timeout) && timeout.Timeout() || says("first record does not look like a TLS handshake")):
 		return "check the address, and whether it speaks TLS there"
 	case errors.As(err, &timeout) && timeout.Timeout():

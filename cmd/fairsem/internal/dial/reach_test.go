@@ -156,7 +156,7 @@ func TestAServerThatWantsACertificateGetsTheOneOfTheURL(t *testing.T) {
 	g := newGuarded(t)
 	there := fmt.Sprintf("rediss://:%s@%s", password(g.mutual), g.mutual.Addr())
 	requireWorks(t, parse(t, "%s?tls_cert=%s&tls_key=%s&read_timeout=5s", there, g.mutual.CertFile(), g.mutual.KeyFile()))
-	requireRefuses(t, parse(t, "%s", there), "certificate required", "add ?tls_cert=FILE&tls_key=FILE")
+	requireRefuses(t, parse(t, "%s", there), "certificate of the client", "add ?tls_cert=FILE&tls_key=FILE")
 	for scheme, config := range map[string]func(*Server) *tls.Config{
 		"clusters://a?":                func(s *Server) *tls.Config { return s.Client().(*redis.ClusterClient).Options().TLSConfig },
 		"sentinels://a?master_name=m&": func(s *Server) *tls.Config { return s.Client().(*redis.Client).Options().TLSConfig },
