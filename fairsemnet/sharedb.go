@@ -155,10 +155,14 @@ func (s *sharedDB) check() {
 	}
 	me := held.ClientOf(id)
 	free, more := now.Limit-now.Used, true
-	if free <= 0 && s.stopGrow == nil {
+	if now.Limit > 0 && free <= 0 && s.stopGrow == nil {
 		s.pass()
 	}
 	switch {
+	case now.Limit == 0: // paused: no call is given what is closed, so all stays, and calls that dial count as connections
+		s.limit(int64(s.db.Stats().OpenConnections))
+		s.rest()
+		more = false
 	case now.OthersWait(me):
 		s.waited, s.pause = time.Now(), now.Pause()
 		part := now.PartOf(me, &s.pool, mine)
