@@ -21,7 +21,7 @@ type Dialer struct {
 	// Options change how connections are dialled, and what happens when a permit is lost. The zero value is the documented default.
 	Options Options
 
-	shared atomic.Pointer[sharedDB] // nil: ShareDB was not called
+	shared atomic.Pointer[sharedDB] // nil: OpenDB was not called
 }
 
 // Options configure a [Dialer].
@@ -53,6 +53,9 @@ const (
 // CloseWrite, CloseRead and SyscallConn if the dialled connection has them. Its method NetConn returns the dialled connection; for
 // TLS, it is that of [tls.Conn].
 //
+// After [Dialer.OpenDB] what the driver dials beside the connections of the DB, to cancel a query, takes no unit. Without OpenDB it waits
+// for one, as any dial does.
+//
 // An error of Options.Dial is returned as it is. The other errors are those of [fairsem.Semaphore.Acquire]; if the wait was in
 // vain, they say how many connections are in use, unless Redis does not answer at once. A Dialer without a Semaphore returns
 // [fairsem.ErrInvalid].
@@ -61,6 +64,9 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 		return nil, err
 	}
 	shared := d.shared.Load()
+	if shared != nil && !shared.connects(ctx) {
+		return d.open(ctx, network, address)
+	}
 	shared.waits(1)
 	permit, err := d.Semaphore.Acquire(ctx, 1)
 	shared.waits(-1)
@@ -93,10 +99,6 @@ func (d *Dialer) dial(ctx context.Context, permit *fairsem.Permit, network, addr
 			held.Release(permit)
 		}
 	}()
-	open := d.Options.Dial
-	if open == nil {
-		open = new(net.Dialer).DialContext
-	}
 	if d.Options.OnLost == CloseConn {
 		scope := new(held.Scope)
 		scope.Begin(ctx)
@@ -104,7 +106,15 @@ func (d *Dialer) dial(ctx context.Context, permit *fairsem.Permit, network, addr
 		defer scope.End()
 		ctx = scope
 	}
-	inner, err = open(ctx, network, address)
+	return d.open(ctx, network, address)
+}
+
+func (d *Dialer) open(ctx context.Context, network, address string) (net.Conn, error) {
+	open := d.Options.Dial
+	if open == nil {
+		open = new(net.Dialer).DialContext
+	}
+	inner, err := open(ctx, network, address)
 	switch {
 	case err != nil:
 		return nil, err

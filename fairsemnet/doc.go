@@ -35,17 +35,22 @@
 // for as long as it likes: bound them, as with SetMaxIdleConns and SetConnMaxIdleTime of database/sql, or MaxIdleConns and
 // IdleConnTimeout of net/http. A pool that never closes an idle connection starves the processes that come after it.
 //
-// [Dialer.ShareDB] does better for database/sql: while another process waits, the DB closes idle connections, and released ones down to its
+// [Dialer.OpenDB] does better for database/sql: while another process waits, the DB closes idle connections, and released ones down to its
 // fair part; nobody else has to wait for what is not used.
 //
 //	dialer := &fairsemnet.Dialer{Semaphore: connections}
-//	db := sql.OpenDB(connector) // of a driver that dials with dialer.DialContext; docs/integrations.md has those of pgx, lib/pq and MySQL
-//	err := dialer.ShareDB(db, fairsemnet.DBOptions{MaxOpen: 10})
+//	db, err := dialer.OpenDB(connector, fairsemnet.DBOptions{MaxOpen: 10})
+//
+// The connector is of a driver that dials with dialer.DialContext; docs/integrations.md has those of pgx, lib/pq and MySQL.
 //
 // The pools of database/sql and of go-redis have a call wait for its own dial, although another connection of the pool has
 // become idle meanwhile; the pool of net/http uses that one. So the maximum of a pool (SetMaxOpenConns, PoolSize) should not be above the
-// limit, and a dial needs a deadline. With ShareDB, only the first calls of a process wait so. go-redis ends a dial after its DialTimeout,
+// limit, and a dial needs a deadline. With OpenDB, only the first calls of a process wait so. go-redis ends a dial after its DialTimeout,
 // 5 s, and tries it five times.
+//
+// Drivers for PostgreSQL dial once more to cancel a query. With OpenDB such a dial takes no unit, so for a moment there may be more
+// connections than the limit. Without OpenDB it waits for a unit, as any dial does: when queries hold the whole limit none of them can be
+// canceled, and lib/pq lets a query whose context has ended go on until it is done.
 //
 // Where calls are to be limited rather than connections, see package fairsemhttp and [fairsem.Semaphore.Do].
 //

@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// connector makes connections to nothing.
-type connector struct{}
+// nothing makes connections to nothing.
+type nothing struct{}
 
-func (connector) Connect(context.Context) (driver.Conn, error) { return conn{}, nil }
-func (connector) Driver() driver.Driver                        { return nil }
+func (nothing) Connect(context.Context) (driver.Conn, error) { return conn{}, nil }
+func (nothing) Driver() driver.Driver                        { return nil }
 
 type conn struct{ driver.Conn }
 
@@ -24,7 +24,7 @@ func (conn) Close() error { return nil }
 // After one wait, a DB that is in use would ask for connections for ever, and take idle ones from others.
 func TestDBIsFullOnlyWhileACallMayWait(t *testing.T) {
 	t.Parallel()
-	s := &sharedDB{db: sql.OpenDB(connector{}), options: DBOptions{MaxOpen: 2}}
+	s := &sharedDB{db: sql.OpenDB(nothing{}), options: DBOptions{MaxOpen: 2}}
 	defer func() { assert.NoError(t, s.db.Close()) }()
 	s.db.SetMaxOpenConns(1)
 	take := func() *sql.Conn {

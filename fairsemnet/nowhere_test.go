@@ -35,9 +35,10 @@ func newNowhere(t *testing.T, limit int64) *nowhere {
 		w.Cleanup(func() { _ = there.Close() }) // it never fails
 		return here, nil
 	}}}
-	w.db = sql.OpenDB(w)
+	var err error
+	w.db, err = w.OpenDB(w, DBOptions{MaxOpen: int(limit)})
+	require.NoError(t, err)
 	w.Cleanup(func() { assert.NoError(w, w.db.Close()) })
-	require.NoError(t, w.ShareDB(w.db, DBOptions{MaxOpen: int(limit)}))
 	return w
 }
 

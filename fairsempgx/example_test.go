@@ -85,9 +85,8 @@ func ordersSQL(client *fairsem.Client, url string) (*sql.DB, error) {
 		return nil, err
 	}
 	dialer := &fairsemnet.Dialer{Semaphore: connections}
-	config.DialFunc = dialer.DialContext // what follows has other drivers
-	db := stdlib.OpenDB(*config)
-	return db, dialer.ShareDB(db, fairsemnet.DBOptions{MaxOpen: 10}) // of this process
+	config.DialFunc = dialer.DialContext
+	return dialer.OpenDB(stdlib.GetConnector(*config), fairsemnet.DBOptions{MaxOpen: 10}) // of this process
 }
 
 // ordersPQ is ordersSQL with lib/pq.
@@ -102,8 +101,7 @@ func ordersPQ(client *fairsem.Client, url string) (*sql.DB, error) {
 	}
 	dialer := &fairsemnet.Dialer{Semaphore: connections}
 	connector.Dialer(pqDialer{dialer})
-	db := sql.OpenDB(connector)
-	return db, dialer.ShareDB(db, fairsemnet.DBOptions{MaxOpen: 10}) // of this process
+	return dialer.OpenDB(connector, fairsemnet.DBOptions{MaxOpen: 10}) // of this process
 }
 
 // pqDialer has the methods that lib/pq wants, of which it calls DialContext only.
@@ -137,8 +135,7 @@ func ordersMySQL(client *fairsem.Client, dsn string) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := sql.OpenDB(connector)
-	return db, dialer.ShareDB(db, fairsemnet.DBOptions{MaxOpen: 10}) // of this process
+	return dialer.OpenDB(connector, fairsemnet.DBOptions{MaxOpen: 10}) // of this process
 }
 
 // A DB of database/sql whose connections are shared with other processes, without a pool of pgx.

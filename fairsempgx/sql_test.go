@@ -16,7 +16,7 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// fairsemnet.Dialer.ShareDB is tested here, because here is a real database.
+// fairsemnet.Dialer.OpenDB is tested here, because here is a real database.
 
 // db returns a DB of another process, and how many connections it has dialled.
 func (w *world) db(limit int64, most int) (*sql.DB, *atomic.Int64) {
@@ -132,6 +132,25 @@ func TestConnectionOfPQThatWasLostDuringAQueryIsNoLongerUsed(t *testing.T) {
 	}, func() { w.Evict(w.Semaphore(1)) }), fairsem.ErrLost)
 	_, err := db.ExecContext(t.Context(), "SELECT 1")
 	assert.NoError(t, err)
+}
+
+// The drivers dial once more to cancel a query. The units that such a dial would wait for are those of the queries.
+func TestDeadlineOfAQueryIsKeptWhileQueriesUseUpTheLimit(t *testing.T) {
+	eachDriver(t, func(w *world, open opener) {
+		db, _ := w.dbOf(open, 1, 1)
+		ctx, cancel := context.WithCancel(w.Context())
+		defer cancel()
+		err := w.during(func(sleep string) error {
+			_, err := db.ExecContext(ctx, sleep)
+			return err
+		}, cancel)
+		require.Error(w, err)
+		next, stop := context.WithTimeout(w.Context(), time.Minute)
+		defer stop()
+		_, err = db.ExecContext(next, "SELECT 1")
+		require.NoError(w, err)
+		w.Eventually(func() bool { return w.sessions() <= 1 }, "the server still runs the query")
+	})
 }
 
 // What doc.go says of Exec without arguments is not ours: when this test fails pgx does better, and doc.go can say less.

@@ -115,8 +115,7 @@ func openDB(s *fairsem.Semaphore, url string, most int, dials *atomic.Int64) (*s
 	}
 	dialer := countingDialer(s, dials)
 	config.DialFunc = dialer.DialContext
-	db := stdlib.OpenDB(*config)
-	return db, dialer.ShareDB(db, fairsemnet.DBOptions{MaxOpen: most})
+	return dialer.OpenDB(stdlib.GetConnector(*config), fairsemnet.DBOptions{MaxOpen: most})
 }
 
 // openPQ is openDB with lib/pq.
@@ -127,8 +126,7 @@ func openPQ(s *fairsem.Semaphore, url string, most int, dials *atomic.Int64) (*s
 	}
 	dialer := countingDialer(s, dials)
 	connector.Dialer(pqDialer{dialer})
-	db := sql.OpenDB(connector)
-	return db, dialer.ShareDB(db, fairsemnet.DBOptions{MaxOpen: most})
+	return dialer.OpenDB(connector, fairsemnet.DBOptions{MaxOpen: most})
 }
 
 func countingDialer(s *fairsem.Semaphore, dials *atomic.Int64) *fairsemnet.Dialer {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"maps"
 	"sync"
@@ -33,40 +34,45 @@ type DBOptions struct {
 
 func (o DBOptions) maxIdle() int { return max(0, cmp.Or(o.MaxIdle, o.MaxOpen)) }
 
-// ShareDB has db, whose driver dials with d, close connections when a call in another process waits for one: those that are beyond the fair
-// part of this process, when they are released, and those that were idle for a third of a TTL, but at least a second. So
-// every process has its part of the limit soon, however many idle connections the others keep. A call of this process that waits for
-// the dial of its own connection is given the unit of an idle one, too.
+// OpenDB is [sql.OpenDB] for a connector whose driver dials with d. The DB closes connections when a call in another process waits for one:
+// those that are beyond the fair part of this process, when they are released, and those that were idle for a third of a TTL, but at
+// least a second. So every process has its part of the limit soon, however many idle connections the others keep. A call of this process
+// that waits for the dial of its own connection is given the unit of an idle one, too.
 //
 // Where more processes wait than there are units, connections go round. While the name is paused, nothing is closed for others.
 //
-// It makes the settings of db that are in o, and changes them whenever others begin or cease to wait, so the program must not. It is
-// called once for each Dialer, before the first connection is dialled; a Dialer is for one DB. There is nothing to stop: what it started
-// ends soon after the last connection.
+// A driver may dial once more to cancel a query, as those for PostgreSQL do. Such a dial takes no unit, since the query may hold the one
+// that it would wait for. So while queries are canceled there may be more connections than the limit, for a moment. The context tells
+// which dial is which: with that of Connect, or one made from it, DialContext acquires a unit, and with any other it does not. So d is
+// for this DB alone. If the driver dials with another context, its Connect fails with [fairsem.ErrInvalid].
 //
-// The error is [fairsem.ErrInvalid].
-func (d *Dialer) ShareDB(db *sql.DB, o DBOptions) error {
+// OpenDB makes the settings of the DB that are in o, and the DB changes them whenever others begin or cease to wait, so the program must
+// not. A Dialer is for one DB. There is nothing to stop but the DB.
+//
+// The error is [fairsem.ErrInvalid]. Nothing was opened then.
+func (d *Dialer) OpenDB(c driver.Connector, o DBOptions) (*sql.DB, error) {
 	if err := d.check(); err != nil {
-		return err
+		return nil, err
 	}
 	why := ""
 	switch {
-	case db == nil:
-		why = "the DB is nil"
+	case c == nil:
+		why = "the Connector is nil"
 	case o.MaxOpen < 1:
 		why = fmt.Sprintf("MaxOpen %d is below 1", o.MaxOpen)
 	case o.MaxIdleTime < 0 || o.MaxLifetime < 0:
 		why = fmt.Sprintf("MaxIdleTime %v or MaxLifetime %v is below 0", o.MaxIdleTime, o.MaxLifetime)
 	}
-	s := &sharedDB{db: db, options: o, name: d.Semaphore.Inspector, permits: make(map[*fairsem.Permit]struct{})}
+	s := &sharedDB{options: o, name: d.Semaphore.Inspector, permits: make(map[*fairsem.Permit]struct{})}
 	if why == "" && !d.shared.CompareAndSwap(nil, s) {
-		why = "the Dialer was given to a DB before: make one for each"
+		why = "the Dialer has opened a DB before: make one for each"
 	}
 	if why != "" {
-		return fmt.Errorf("%w: fairsemnet.Dialer.ShareDB: %s", fairsem.ErrInvalid, why)
+		return nil, fmt.Errorf("%w: fairsemnet.Dialer.OpenDB: %s", fairsem.ErrInvalid, why)
 	}
+	s.db = sql.OpenDB(connector{c, s})
 	s.relax()
-	return nil
+	return s.db, nil
 }
 
 // sharedDB is a DB that closes connections when others wait, and the permits of its connections.
