@@ -3,6 +3,7 @@ package fairsemnet
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
@@ -20,11 +21,19 @@ type connector struct {
 // markOf is the key of the mark of a DB.
 type markOf struct{ *sharedDB }
 
+// onlyIdle is the key of a context with which no connection is opened.
+type onlyIdle struct{}
+
+var errOnlyIdle = errors.New("fairsemnet: no connection is idle")
+
 // mark is of one call of Connect.
 type mark struct{ dialled atomic.Bool }
 
 // Connect fails if the driver did not pass its context on: its connections would have no permits.
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	if ctx.Value(onlyIdle{}) != nil {
+		return nil, errOnlyIdle
+	}
 	m := new(mark)
 	opened, err := c.Connector.Connect(context.WithValue(ctx, markOf{c.shared}, m))
 	if err != nil || m.dialled.Load() {
@@ -33,7 +42,7 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if opened != nil {
 		_ = opened.Close() // it has not been used
 	}
-	return nil, fmt.Errorf("%w: fairsemnet.Dialer.OpenDB: the driver must dial with this Dialer and the context of Connect", fairsem.ErrInvalid)
+	return nil, fmt.Errorf("%w: fairsemnet.Dialer.OpenDB: the driver must dial with d and the context of Connect", fairsem.ErrInvalid)
 }
 
 // Close is for a connector that is an io.Closer: sql.DB.Close calls it.

@@ -39,6 +39,7 @@ func newNowhere(t *testing.T, limit int64) *nowhere {
 	w.db, err = w.OpenDB(w, DBOptions{MaxOpen: int(limit)})
 	require.NoError(t, err)
 	w.Cleanup(func() { assert.NoError(w, w.db.Close()) })
+	w.shared.Load().watching = true // nothing else calls check
 	return w
 }
 
@@ -47,7 +48,7 @@ func (w *nowhere) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return session{Conn: nil, close: func() error { return w.close(c) }}, nil
+	return session{close: func() error { return w.close(c) }}, nil
 }
 
 func (w *nowhere) Driver() driver.Driver { return nil }
@@ -124,4 +125,44 @@ func TestBusyDBIsNotDrainedByAPauseWhileACallDials(t *testing.T) {
 	for _, c := range all {
 		require.NoError(t, c.Close())
 	}
+}
+
+// The close of a driver says good-bye to a server, which may take seconds.
+func TestOneIdleConnectionIsClosedForACallThatDialsAndWhatIsReleasedMeanwhileIsKept(t *testing.T) {
+	w := newNowhere(t, 6)
+	closing, goOn := make(chan struct{}, 10), make(chan struct{})
+	w.close = func(c net.Conn) error {
+		closing <- struct{}{}
+		<-goOn
+		return c.Close()
+	}
+	all := []*sql.Conn{w.take(), w.take(), w.take(), w.take(), w.take()}
+	got := w.dials()
+	for _, c := range all[:2] { // of which one is enough
+		require.NoError(t, c.Close())
+	}
+	checked := make(chan struct{})
+	go func() { // ends when all is closed
+		w.shared.Load().check()
+		close(checked)
+	}()
+	<-closing
+	released := make(chan struct{})
+	go func() { // ends when all is closed
+		<-checked
+		for _, c := range all[2:] {
+			assert.NoError(t, c.Close())
+		}
+		close(released)
+	}()
+	select {
+	case <-released:
+		assert.Equal(t, 4, w.db.Stats().Idle)
+		assert.Empty(t, closing)
+	case <-time.After(time.Minute):
+		assert.Fail(t, "the check waits for the close")
+	}
+	close(goOn)
+	require.NoError(t, <-got)
+	w.Eventually(func() bool { now := w.db.Stats(); return now.Idle == 5 && now.OpenConnections == 5 }, "more were closed")
 }

@@ -93,6 +93,8 @@ type sharedDB struct {
 	checking sync.Mutex
 	pool     fair.Pool
 	capped   bool               // the settings are not those of the options
+	most     int                // while capped: how many connections the DB may have
+	passing  int                // of those that are idle: how many are being closed for dials
 	waited   time.Time          // when others last waited
 	pause    time.Duration      // between checks while capped; 0: not known
 	due      time.Time          // when to check next, unless there is a permit that brings a message first; zero: now
@@ -243,17 +245,42 @@ func (s *sharedDB) holds() (id string, n int64) {
 }
 
 // pass closes an idle connection for each dial of this DB that waits, as far as there are any. A DB has the call that dials wait for that
-// dial, although it could have the connection. Before limit, which says how many idle ones are kept.
+// dial, although it could have the connection.
 func (s *sharedDB) pass() {
-	if dials := int(s.dials.Load()); dials > 0 {
-		s.db.SetMaxIdleConns(s.db.Stats().Idle - dials)
+	for range min(int(s.dials.Load())-s.passing, s.db.Stats().Idle) {
+		s.passing++
+		go s.closeIdle() // ends when the driver has closed the connection, or soon if there is none
+	}
+}
+
+// passWait bounds the wait for a connection that was idle, if a call has taken it meanwhile.
+const passWait = 100 * time.Millisecond
+
+// closeIdle takes an idle connection and has the DB close it, which may take seconds. With a lower maximum of idle ones the DB would close
+// each connection that is released meanwhile, too.
+func (s *sharedDB) closeIdle() {
+	ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), onlyIdle{}, true), passWait)
+	defer cancel()
+	if c, err := s.db.Conn(ctx); err == nil {
+		_ = c.Raw(func(any) error { return driver.ErrBadConn }) // that closes it
+	}
+	s.checking.Lock()
+	defer s.checking.Unlock()
+	s.passing--
+	if s.capped {
+		s.bound()
 	}
 }
 
 // limit has the DB close what is beyond a number of connections, when it is released, while more are open or being dialled.
 func (s *sharedDB) limit(n int64) {
-	s.capped = true
-	most := max(int(n), 1) // 0 would be any number
+	s.capped, s.most = true, max(int(n), 1) // 0 would be any number
+	s.bound()
+}
+
+// bound makes the settings for limit. A DB counts a connection until it is closed, so those that pass has closed are beside the others.
+func (s *sharedDB) bound() {
+	most := s.most + s.passing
 	if s.stopGrow != nil {
 		most++
 	}

@@ -83,7 +83,8 @@ func TestConnectionOfADBHoldsAUnitAndADialBesideItTakesNone(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(1)
 	d := &fairsemnet.Dialer{Semaphore: s, Options: fairsemnet.Options{Dial: piped(t)}}
-	db, err := d.OpenDB(connector{func(ctx context.Context) (net.Conn, error) { return d.DialContext(ctx, "", "") }}, fairsemnet.DBOptions{MaxOpen: 1})
+	connect := func(ctx context.Context) (net.Conn, error) { return d.DialContext(ctx, "", "") }
+	db, err := d.OpenDB(connector{connect}, fairsemnet.DBOptions{MaxOpen: 1})
 	require.NoError(t, err)
 	c, err := db.Conn(t.Context())
 	require.NoError(t, err)
