@@ -57,7 +57,8 @@ const (
 // for one, as any dial does.
 //
 // An error of Options.Dial is returned as it is. The other errors are those of [fairsem.Semaphore.Acquire]; if the wait was in
-// vain, they say how many connections are in use, unless Redis does not answer at once. A Dialer without a Semaphore returns
+// vain, they say how many connections are in use, unless Redis does not answer at once. As a [net.Error] they are no timeouts; use
+// [errors.Is] with [context.DeadlineExceeded]. A Dialer without a Semaphore returns
 // [fairsem.ErrInvalid].
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	if err := d.check(); err != nil {
@@ -71,7 +72,7 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	permit, err := d.Semaphore.Acquire(ctx, 1)
 	shared.waits(-1)
 	if err != nil {
-		return nil, d.explain(err)
+		return nil, &refusal{d.explain(err)}
 	}
 	inner, err := d.dial(ctx, permit, network, address)
 	if err != nil {

@@ -8,6 +8,15 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
+// refusal is the error of a dial that got no unit. By its methods it is a net.Error that is no timeout, whatever it wraps: pgx replaces the
+// error of a dial by one that says no more than "timeout", if errors.As finds a net.Error that is one.
+type refusal struct{ why error }
+
+func (r *refusal) Error() string   { return r.why.Error() }
+func (r *refusal) Unwrap() error   { return r.why }
+func (r *refusal) Timeout() bool   { return false }
+func (r *refusal) Temporary() bool { return false }
+
 // explain adds to the error of a wait in vain what is in use. It asks Redis once more, so it does nothing if Redis was silent.
 func (d *Dialer) explain(err error) error {
 	inVain := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||

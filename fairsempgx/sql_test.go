@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/redistest"
 )
 
 // fairsemnet.Dialer.OpenDB is tested here, because here is a real database.
@@ -150,6 +152,42 @@ func TestDeadlineOfAQueryIsKeptWhileQueriesUseUpTheLimit(t *testing.T) {
 		_, err = db.ExecContext(next, "SELECT 1")
 		require.NoError(w, err)
 		w.Eventually(func() bool { return w.sessions() <= 1 }, "the server still runs the query")
+	})
+}
+
+// pgx replaces an error whose chain has a net.Error of a timeout by one that says no more than that.
+func TestDriversShowWhyADialWaitedInVain(t *testing.T) {
+	eachDriver(t, func(w *world, open opener) {
+		s := w.Semaphore(1)
+		defer w.Occupy(s, 1)()
+		db, _ := w.dbOf(open, 1, 1)
+		shows := func(why string) {
+			w.Eventually(func() bool { // a busy machine has no time to ask what is in use
+				ctx, cancel := context.WithTimeout(w.Context(), 300*time.Millisecond)
+				defer cancel()
+				_, err := db.ExecContext(ctx, "SELECT 1")
+				assert.ErrorIs(w, err, context.DeadlineExceeded)
+				return strings.Contains(err.Error(), why)
+			}, "the error does not say why")
+		}
+		shows("1 of 1 connections of")
+		require.NoError(w, s.SetLimit(w.Context(), 0))
+		shows("is paused")
+	})
+}
+
+func TestDriversShowThatRedisDoesNotAnswer(t *testing.T) {
+	eachDriver(t, func(w *world, open opener) {
+		r := redistest.NewServer(w)
+		w.Redis = r.Addr()
+		db, _ := w.dbOf(open, 1, 1)
+		require.NoError(w, r.Kill())
+		ctx, cancel := context.WithTimeout(w.Context(), 2*time.Second)
+		defer cancel()
+		_, err := db.ExecContext(ctx, "SELECT 1")
+		assert.ErrorIs(w, err, context.DeadlineExceeded)
+		assert.ErrorIs(w, err, fairsem.ErrUnavailable)
+		require.NoError(w, r.Restart()) // Close of the Client waits for the place in the queue to be given up
 	})
 }
 
