@@ -43,6 +43,9 @@
 //
 // The connector is of a driver that dials with dialer.DialContext; docs/integrations.md has those of pgx, lib/pq and MySQL.
 //
+// Each such DB needs a Client of its own. What counts as another process is another Client: a DB closes nothing for calls of its own Client
+// that wait in another pool, which may wait until their contexts end while the DB is idle.
+//
 // The pools of database/sql and of go-redis have a call wait for its own dial, although another connection of the pool has
 // become idle meanwhile; the pool of net/http uses that one. So the maximum of a pool (SetMaxOpenConns, PoolSize) should not be above the
 // limit, and a dial needs a deadline. With OpenDB, only the first calls of a process wait so. go-redis ends a dial after its DialTimeout,

@@ -47,7 +47,8 @@ func (o DBOptions) maxIdle() int { return max(0, cmp.Or(o.MaxIdle, o.MaxOpen)) }
 // for this DB alone. If the driver dials with another context, its Connect fails with [fairsem.ErrInvalid].
 //
 // OpenDB makes the settings of the DB that are in o, and the DB changes them whenever others begin or cease to wait, so the program must
-// not. A Dialer is for one DB. There is nothing to stop but the DB.
+// not. A Dialer is for one DB. Give each DB on one name a [fairsem.Client] of its own, too: what is called another process here is another
+// Client. There is nothing to stop but the DB.
 //
 // The error is [fairsem.ErrInvalid]. Nothing was opened then.
 func (d *Dialer) OpenDB(c driver.Connector, o DBOptions) (*sql.DB, error) {

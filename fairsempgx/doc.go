@@ -27,6 +27,9 @@
 // What it has is then left out, after two thirds of a TTL without a release, and the others share the rest: each has its part of that
 // within three TTLs.
 //
+// Each pool on a name needs a [fairsem.Client] of its own. What counts as another process is another Client: a pool closes nothing for the
+// calls of other pools of its Client, which may wait until their contexts end while the pool is idle.
+//
 // Pools of a tenant that is at its TenantLimit share that limit. Other pools close nothing for its calls, which could not use it. While the
 // name is paused, nothing is closed for others.
 //
