@@ -58,8 +58,7 @@ const (
 //
 // An error of Options.Dial is returned as it is. The other errors are those of [fairsem.Semaphore.Acquire]; if the wait was in
 // vain, they say how many connections are in use, unless Redis does not answer at once. As a [net.Error] they are no timeouts; use
-// [errors.Is] with [context.DeadlineExceeded]. A Dialer without a Semaphore returns
-// [fairsem.ErrInvalid].
+// [errors.Is] with [context.DeadlineExceeded]. A Dialer without a Semaphore returns [fairsem.ErrInvalid].
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	if err := d.check(); err != nil {
 		return nil, err
