@@ -67,7 +67,7 @@ func (p *Page) closeUp(now *snapshot, d detail, name, trouble string, in bool) c
 		s = d.Status
 	}
 	c := closeUp{
-		gauge: newGauge(s), Title: shown(name), Trouble: trouble, Known: s.Exists, Seen: d.seen, Busy: d.busy, Declared: s.Declared,
+		gauge: newGauge(s), Title: title(name), Trouble: trouble, Known: s.Exists, Seen: d.seen, Busy: d.busy, Declared: s.Declared,
 		Total: figures(s, now.rates[name]), Use: p.plotUse(now, name, 300), Queue: p.plotQueue(now, name, 300),
 		MoreHolders: d.MoreHolders, MoreWaiters: d.MoreWaiters, Numbered: render.Numbered(d.Holders),
 	}

@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"net/http"
+	"regexp"
 	"time"
 	"unicode/utf8"
 
@@ -123,28 +124,26 @@ func (names) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect leaves out a name that reads like another.
+// Collect sends the figures of all names. No two of them have the same labels, which a registry would not accept: see label.
 func (c names) Collect(ch chan<- prometheus.Metric) {
-	all := c.page.sampler.latest().Statuses
-	seen := make(map[string]bool, len(all))
-	for _, s := range all {
+	for _, s := range c.page.sampler.latest().Statuses {
 		name := label(s.Name)
-		if seen[name] {
-			continue
-		}
-		seen[name] = true
 		for _, f := range families {
 			ch <- prometheus.MustNewConstMetric(f.desc, f.kind, f.value(s), name)
 		}
 	}
 }
 
-// label is the name, or if that is no UTF-8, which labels must be, how it is shown.
+// escapedByte is how text.Distinct writes a byte that is no UTF-8.
+var escapedByte = regexp.MustCompile(`\\x[89a-f][0-9a-f]`)
+
+// label is the name, or if that is no UTF-8, which labels must be, how it is shown. A name that has such an escape as text is written with
+// a backslash before each backslash, so no two names have the same label. All others are as programs have them in their own metrics.
 func label(name string) string {
-	if utf8.ValidString(name) {
+	if utf8.ValidString(name) && !escapedByte.MatchString(name) {
 		return name
 	}
-	return text.Clean(name)
+	return text.Distinct(name)
 }
 
 func boolValue(b bool) float64 {

@@ -3,13 +3,17 @@ package web
 import (
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem"
 )
 
 func TestMetricsAreOfTheLatestPoll(t *testing.T) {
@@ -65,13 +69,48 @@ func TestTableOfMetricsHasEveryMetricOfThePage(t *testing.T) {
 
 func TestALabelIsTextWhateverANameIs(t *testing.T) {
 	t.Parallel()
-	s := serve(t)
-	s.holdAll(append(hostile, "twin\xff", `twin\xff`)...)
+	s := serve(t, perTenant)
+	names := slices.Concat(hostile, []string{"twin\xff", `twin\xff`, `team\a`})
+	for _, name := range names {
+		s.holdAs(name, 2, 1, fairsem.CallOptions{Tenant: "acme"})
+	}
+	s.seen(len(names))
 	answer := s.get("/metrics")
 	assert.Equal(t, 200, answer.StatusCode)
 	assert.Contains(t, answer.body, `fairsem_waiters{name="not\\xff\\xfeutf8"} 0`)
 	assert.Contains(t, answer.body, `lines\n\ndata: owned\n`)
-	assert.Equal(t, len(hostile)+1, strings.Count(answer.body, "\nfairsem_waiters{"), "two that read alike are one")
+	assert.Contains(t, answer.body, `fairsem_waiters{name="team\\a"} 0`, "as the program that made it has it")
+	assert.Contains(t, answer.body, `fairsem_waiters{name="twin\\xff"} 0`, "a byte")
+	assert.Contains(t, answer.body, `fairsem_waiters{name="twin\\\\xff"} 0`, "four characters")
+	assert.Equal(t, len(names), strings.Count(answer.body, "\nfairsem_waiters{"))
+	assert.Equal(t, len(names), strings.Count(answer.body, "\nfairsem_tenant_waiters{"))
+	page := s.get("/").body
+	assert.Contains(t, page, `title="twin\xff"`)
+	assert.Contains(t, page, `title="twin\\xff"`)
+	assert.Contains(t, s.get("/semaphore?"+named("twin\xff")).body, `<h1 title="twin\xff">`)
+	assert.Contains(t, s.get("/semaphore?"+named(`twin\xff`)).body, `<h1 title="twin\\xff">`)
+}
+
+// Of two names with one label /metrics silently left one out, with its tenants.
+func TestNoTwoNamesHaveOneLabel(t *testing.T) {
+	t.Parallel()
+	parts := []string{"", `\`, `\\`, "xff", "x", "ff", `\xff`, "\xff", "\xfe", "\u200b", `u200b`, "\x80", "\x1b", "\ufffd", "é"}
+	names := make(map[string]string) // by their labels
+	for _, a := range parts {
+		for _, b := range parts {
+			for _, c := range parts {
+				for _, d := range parts {
+					name := a + b + c + d
+					of := label(name)
+					assert.True(t, utf8.ValidString(of))
+					if other, ok := names[of]; ok && other != name {
+						t.Fatalf("%q and %q have the label %q", name, other, of)
+					}
+					names[of] = name
+				}
+			}
+		}
+	}
 }
 
 // Four slow readers used to block Prometheus, and figures were made for each.

@@ -156,7 +156,7 @@ func total(all []fairsem.Status) []tile {
 
 func (p *Page) row(now *snapshot, r inspect.Rated) row {
 	return row{
-		gauge: newGauge(r.Status), Key: key("n", r.Name), Link: link(r.Name), Title: shown(r.Name), Plot: p.plotUse(now, r.Name, 120),
+		gauge: newGauge(r.Status), Key: key("n", r.Name), Link: link(r.Name), Title: title(r.Name), Plot: p.plotUse(now, r.Name, 120),
 		Waiting: r.Waiting, Expired: r.Expired, Oldest: age(r.OldestWait), Rate: perSecond(r.Rate),
 	}
 }
@@ -211,6 +211,10 @@ func shown(s string) string {
 	}
 	return string(runes)
 }
+
+// title is a name on the page. No two names of at most longText characters have the same: bytes that are no UTF-8 are written as escapes,
+// and a backslash has another one before it, as in fairsem ls.
+func title(name string) string { return shown(text.Distinct(name)) }
 
 func age(d time.Duration) string {
 	if d <= 0 {

@@ -111,7 +111,7 @@ func (p *Page) semaphore(w http.ResponseWriter, r *http.Request) {
 		p.problem(w, r, badStatus(err), sentence(err))
 		return
 	}
-	f := p.frame(r, shown(name))
+	f := p.frame(r, title(name))
 	f.Stream = "/semaphore/stream?" + url.Values{"name": {name}}.Encode()
 	p.showLive(w, r, http.StatusOK, "live.html", f, p.semaphorePicture(r, name, f.In))
 }

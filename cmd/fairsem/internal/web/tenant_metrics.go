@@ -53,13 +53,11 @@ func (c *tenantFigures) Collect(ch chan<- prometheus.Metric) {
 	defer c.mu.Unlock()
 	now := c.page.sampler.latest()
 	own := c.choose(now.Statuses, now.tenants)
-	seen := make(map[string]bool)
 	for _, s := range now.Statuses {
 		of, name := now.tenants[s.Name], label(s.Name)
-		if len(of.All) == 0 && !of.Unread || seen[name] {
+		if len(of.All) == 0 && !of.Unread {
 			continue
 		}
-		seen[name] = true
 		used, waiting, others := s.Used, s.Waiting, of.Unread
 		for _, t := range of.All {
 			key := seriesKey{name, tenantLabel(t.Name)}

@@ -96,7 +96,7 @@ func (p *Page) confirm(w http.ResponseWriter, r *http.Request, v verb) {
 	}
 	f := p.frame(r, v.button)
 	f.Content = confirmation{
-		Name: shown(d.name), ID: shownID(d.id), Whose: p.labelOf(r, d), Ask: v.ask, Button: v.button, Danger: v.danger,
+		Name: title(d.name), ID: shownID(d.id), Whose: p.labelOf(r, d), Ask: v.ask, Button: v.button, Danger: v.danger,
 		Action: d.path(), Back: link(d.name), Seal: s.seal(d),
 		Sized: v.name == "resize", Limit: p.sampler.latest().one(d.name).Limit,
 	}
