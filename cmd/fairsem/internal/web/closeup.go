@@ -39,8 +39,9 @@ type tenant struct {
 type closeUp struct {
 	gauge
 	Title, Trouble           string
-	Known, Seen              bool // by Redis; and whether the holders and waiters are known
-	Busy                     bool // Redis was not queried, because other names are
+	Known, Seen              bool   // by Redis; and whether the holders and waiters are known
+	Old, Age                 string // what on the page is older than the polls, and how old; Age "": nothing is
+	Why                      string // there is no present answer; "": there is, or Trouble says why
 	Total                    []tile
 	Use, Queue               plot
 	Holders, Waiters         []ticket
@@ -58,16 +59,21 @@ type control struct{ Link, Text string }
 // detail is the holders and waiters of a name.
 type detail struct {
 	inspect.Detail
-	seen, busy bool // it is known; it is not, because other names are being queried
+	seen     bool      // it is known
+	at       time.Time // when it was, by the clock of this machine
+	age, why string    // of an old answer, and why there is none of now; "": there is, or Redis is away
 }
 
+// closeUp has the figures of the newer of two: the query of the name alone, and the poll of all.
 func (p *Page) closeUp(now *snapshot, d detail, name, trouble string, in bool) closeUp {
-	s := now.one(name)
-	if d.seen {
-		s = d.Status
+	s, old := now.one(name), "Holders and waiters"
+	_, polled := now.byName[name]
+	if d.seen && (!polled || !now.at.After(d.at)) {
+		s, old = d.Status, "Figures, holders and waiters"
 	}
 	c := closeUp{
-		gauge: newGauge(s), Title: title(name), Trouble: trouble, Known: s.Exists, Seen: d.seen, Busy: d.busy, Declared: s.Declared,
+		gauge: newGauge(s), Title: title(name), Trouble: trouble, Known: s.Exists, Seen: d.seen && d.Exists == s.Exists, Declared: s.Declared,
+		Old: old, Age: d.age, Why: d.why,
 		Total: figures(s, now.rates[name]), Use: p.plotUse(now, name, 300), Queue: p.plotQueue(now, name, 300),
 		MoreHolders: d.MoreHolders, MoreWaiters: d.MoreWaiters, Numbered: render.Numbered(d.Holders),
 	}
@@ -86,19 +92,33 @@ func (p *Page) closeUp(now *snapshot, d detail, name, trouble string, in bool) c
 	return c
 }
 
+// oldPolls is for how many polls an answer is shown without its age.
+const oldPolls = 2
+
 // detail is for a viewer at a remote address. While Redis is away it is the last answer. A name that exists but was not
 // found yet is polled from now on, if there is room.
 func (p *Page) detail(ctx context.Context, now *snapshot, from, name string) detail {
-	if p.away(now) != "" {
-		d, ok, _ := p.details.kept(name)
-		return detail{d, ok, false}
+	var last seen
+	var err error
+	away := p.away(now) != ""
+	if away {
+		last, _, _ = p.details.kept(name)
+	} else if last, err = p.details.get(ctx, from, name); last.Exists {
+		if _, ok := now.byName[name]; !ok {
+			p.names.Add(name)
+		}
 	}
-	d, err := p.details.get(ctx, from, name) // other errors are reported by the next poll
-	if _, ok := now.byName[name]; !ok && d.Exists {
-		p.names.Add(name)
+	d := detail{Detail: last.Detail, seen: !last.at.IsZero(), at: last.at}
+	if since := time.Since(last.at); d.seen && (away || err != nil) && since > oldPolls*p.Interval {
+		d.age = text.Ago(since)
 	}
-	seen := !d.At.IsZero()
-	return detail{d, seen, !seen && errors.Is(err, errBusy)}
+	switch {
+	case errors.Is(err, errBusy):
+		d.why = "too many other names are being queried"
+	case err != nil: // the next poll reports what is not about this name alone
+		d.why = "the last query of this name failed"
+	}
+	return d
 }
 
 func (p *Page) plotQueue(now *snapshot, name string, most int) plot {

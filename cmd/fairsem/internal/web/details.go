@@ -53,8 +53,8 @@ func newDetails(timeout, fresh time.Duration, ask func(context.Context, string) 
 }
 
 // get returns the present state of the name, for a viewer at a remote address. If Redis does not answer, or the name is
-// not queried, it is the last answer, with the error.
-func (d *details) get(ctx context.Context, from, name string) (inspect.Detail, error) {
+// not queried, it is the last answer, which can be old, with the error; the zero value if there was none.
+func (d *details) get(ctx context.Context, from, name string) (seen, error) {
 	if now, _, fresh := d.kept(name); fresh {
 		return now, nil
 	}
@@ -65,7 +65,7 @@ func (d *details) get(ctx context.Context, from, name string) (inspect.Detail, e
 		old, _, _ := d.kept(name)
 		return old, err
 	}
-	return answer.(inspect.Detail), nil
+	return answer.(seen), nil
 }
 
 // flight names a query that is shared.
@@ -80,12 +80,12 @@ func (d *details) expire(from, name string) {
 }
 
 // ask waits for a turn, and asks Redis, unless another network's turn has brought the answer meanwhile.
-func (d *details) ask(ctx context.Context, from, name string) (inspect.Detail, error) {
+func (d *details) ask(ctx context.Context, from, name string) (seen, error) {
 	turn, cancel := context.WithTimeout(ctx, detailWait)
 	defer cancel()
 	for _, limit := range []*rate.Limiter{d.each.of(from), d.all} {
 		if limit.Wait(turn) != nil {
-			return inspect.Detail{}, errBusy
+			return seen{}, errBusy
 		}
 		if now, _, fresh := d.kept(name); fresh {
 			return now, nil
@@ -94,19 +94,21 @@ func (d *details) ask(ctx context.Context, from, name string) (inspect.Detail, e
 	ctx, cancel = context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	asked := time.Now()
-	fresh, err := d.query(ctx, name)
-	if err == nil {
-		d.keep(name, seen{fresh, asked, time.Now()})
+	answer, err := d.query(ctx, name)
+	if err != nil {
+		return seen{}, err
 	}
-	return fresh, err
+	s := seen{answer, asked, time.Now()}
+	d.keep(name, s)
+	return s, nil
 }
 
 // kept is the last answer, if there was one, and whether it is as good as new.
-func (d *details) kept(name string) (last inspect.Detail, ok, fresh bool) {
+func (d *details) kept(name string) (last seen, ok, fresh bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s, ok := d.last[name]
-	return s.Detail, ok, ok && s.asked.After(d.changed) && time.Since(s.at) < d.fresh
+	return s, ok, ok && s.asked.After(d.changed) && time.Since(s.at) < d.fresh
 }
 
 // forgetAfter is how long a name is kept after the last request.

@@ -127,16 +127,17 @@ func (p *Page) semaphoreStream(w http.ResponseWriter, r *http.Request) {
 }
 
 // semaphorePicture has links to changes only for sessions that have logged in. It is shared by those who see the same: not where the
-// holders and waiters are not known, which may be so for one address alone.
+// holders and waiters are not known, which may be so for one address alone, as is why they are old.
 func (p *Page) semaphorePicture(r *http.Request, name string, in bool) picture {
 	return func(now *snapshot) func() []byte {
 		d := p.detail(r.Context(), now, r.RemoteAddr, name)
+		now = p.sampler.latest() // a query may have waited for its turn for longer than until the next poll
 		trouble := p.trouble(now)
 		draw := func() []byte { return p.render("semaphore-live", p.closeUp(now, d, name, trouble, in)) }
 		if !d.seen {
 			return draw
 		}
-		key := fmt.Sprintf("%q of %d %t %s", name, d.At.UnixNano(), in, trouble)
+		key := fmt.Sprintf("%q of %d %t %q %q %s", name, d.At.UnixNano(), in, d.age, d.why, trouble)
 		return func() []byte { return p.fragments.get(now.polls, key, draw) }
 	}
 }
