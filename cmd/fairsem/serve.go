@@ -86,10 +86,10 @@ queries the known names, at most 1000. New names are found by a scan of all keys
 the server, in at most 2 % of its time: a minute or so for a million keys. A name
 that is requested in full is shown at once, even beyond the 1000, for at most 8 names
 a second; where more are requested, the page says how old the holders and waiters are
-that it shows. One address gets half of each limit: 96 requests and 96 streams at a
-time, 8 names a second. Other sites cannot read the page. With TLS, or by localhost or
-a loopback address, they cannot make a browser load it either; otherwise browsers do
-not say which site asks.
+that it shows. A name beyond the 1000 has no plots and no rate. One address gets half of
+each limit: 96 requests and 96 streams at a time, 8 names a second. Other sites cannot
+read the page. With TLS, or by localhost or a loopback address, they cannot make a
+browser load it either; otherwise browsers do not say which site asks.
 
 Anyone who can reach the page can read it, so it is served to this machine only
 unless --listen says otherwise. --tls-cert and --tls-key encrypt it. They are read

@@ -40,8 +40,11 @@ type closeUp struct {
 	gauge
 	Title, Trouble           string
 	Known, Seen              bool   // by Redis; and whether the holders and waiters are known
+	Polled                   bool   // with all names; else its rate and past are not known
 	Old, Age                 string // what on the page is older than the polls, and how old; Age "": nothing is
 	Why                      string // there is no present answer; "": there is, or Trouble says why
+	More                     bool   // there are more names than are polled
+	Names                    int    // that are polled, at most
 	Total                    []tile
 	Use, Queue               plot
 	Holders, Waiters         []ticket
@@ -71,10 +74,14 @@ func (p *Page) closeUp(now *snapshot, d detail, name, trouble string, in bool) c
 	if d.seen && (!polled || !now.at.After(d.at)) {
 		s, old = d.Status, "Figures, holders and waiters"
 	}
+	rate := "–"
+	if r, ok := now.rates[name]; ok {
+		rate = perSecond(r)
+	}
 	c := closeUp{
 		gauge: newGauge(s), Title: title(name), Trouble: trouble, Known: s.Exists, Seen: d.seen && d.Exists == s.Exists, Declared: s.Declared,
-		Old: old, Age: d.age, Why: d.why,
-		Total: figures(s, now.rates[name]), Use: p.plotUse(now, name, 300), Queue: p.plotQueue(now, name, 300),
+		Polled: polled, More: now.More, Names: p.Names, Old: old, Age: d.age, Why: d.why,
+		Total: figures(s, rate), Use: p.plotUse(now, name, 300), Queue: p.plotQueue(now, name, 300),
 		MoreHolders: d.MoreHolders, MoreWaiters: d.MoreWaiters, Numbered: render.Numbered(d.Holders),
 	}
 	c.Tenants, c.MoreTenants = newTenants(d.Tenants)
@@ -126,12 +133,12 @@ func (p *Page) plotQueue(now *snapshot, name string, most int) plot {
 	return draw(all, now.at, p.gap(most), false)
 }
 
-func figures(s fairsem.Status, rate float64) []tile {
+func figures(s fairsem.Status, rate string) []tile {
 	return []tile{
 		{"Waiting", strconv.FormatInt(s.Waiting, 10)},
 		{"Oldest wait", age(s.OldestWait)},
 		{"Next lease ends", age(s.NextExpiry)},
-		{"Grants/s", perSecond(rate)},
+		{"Grants/s", rate},
 		{"Granted", strconv.FormatInt(s.Granted, 10)},
 		{"Expired", strconv.FormatInt(s.Expired, 10)},
 	}

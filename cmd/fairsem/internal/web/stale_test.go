@@ -107,6 +107,32 @@ func TestAnOldAnswerThatANameIsNotThereIsNotReportedAsPresent(t *testing.T) {
 	})
 }
 
+// Beside a true "In use 1 / 5" a name beyond those that are polled had 0 grants a second, a peak of 0 and an empty plot.
+func TestANameThatIsNotPolledHasNoRateAndNoPast(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScripted(t)
+		for _, name := range []string{"polled", "beyond"} {
+			s.answers[name] = inspect.Detail{Status: fairsem.Status{Exists: true, Used: 1, Limit: 5}}
+		}
+		for range 2 {
+			s.poll(fairsem.Status{Name: "polled", Exists: true, Used: 1, Limit: 5})
+			time.Sleep(time.Second)
+		}
+		const reason = "is not polled, so its grants per second and its past are not known."
+		body := s.view("polled")
+		assert.Contains(t, body, `<dt>Grants/s</dt><dd>0</dd>`)
+		assert.Contains(t, body, `class="plots"`)
+		assert.NotContains(t, body, reason)
+		body = s.view("beyond")
+		assert.Contains(t, body, `1<span class="of"> / 5</span>`)
+		assert.Contains(t, body, `<dt>Grants/s</dt><dd>–</dd>`)
+		assert.NotContains(t, body, `class="plots"`)
+		assert.NotContains(t, body, "peak")
+		assert.Contains(t, body, reason)
+	})
+}
+
 // A name whose keys cannot be read was reported as one that Redis does not know.
 func TestANameWhoseQueryFailsIsNotReportedAsUnknown(t *testing.T) {
 	t.Parallel()
