@@ -8,6 +8,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/fairsem/fairsem"
@@ -77,7 +78,7 @@ type confirmation struct {
 	Name, ID, Whose       string
 	Ask, Button           string
 	Danger, Sized         bool
-	Limit                 int64
+	Limit                 string // in force; "" if it is not known
 	Action, Back, Problem string
 	Seal                  string
 }
@@ -98,9 +99,22 @@ func (p *Page) confirm(w http.ResponseWriter, r *http.Request, v verb) {
 	f.Content = confirmation{
 		Name: title(d.name), ID: shownID(d.id), Whose: p.labelOf(r, d), Ask: v.ask, Button: v.button, Danger: v.danger,
 		Action: d.path(), Back: link(d.name), Seal: s.seal(d),
-		Sized: v.name == "resize", Limit: p.sampler.latest().one(d.name).Limit,
+		Sized: v.name == "resize", Limit: p.limitOf(r, d.name),
 	}
 	p.show(w, r, http.StatusOK, "confirm.html", f)
+}
+
+// limitOf is the limit in force, also of a name that is not polled; "" if it is not known. A form that shows 0 would pause the name.
+func (p *Page) limitOf(r *http.Request, name string) string {
+	now := p.sampler.latest()
+	s := now.one(name)
+	if _, polled := now.byName[name]; !polled {
+		s = p.detail(r.Context(), now, r.RemoteAddr, name).Status
+	}
+	if !s.Exists {
+		return ""
+	}
+	return strconv.FormatInt(s.Limit, 10)
 }
 
 // labelOf is the label of the ticket that would be evicted; "" if it cannot be found.
