@@ -10,10 +10,14 @@ import (
 // A client that does not take a picture within pictureLimit is not waited for.
 const pictureLimit = 10 * time.Second
 
-// stream sends a picture after each poll, for as long as the client reads them. A slow client misses some.
+// stream sends a picture after each poll, for as long as the client reads them. A slow client misses some, and one that asks for the
+// header alone has all that it wants.
 func (p *Page) stream(w http.ResponseWriter, r *http.Request, picture picture) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // or nginx would keep pictures back
+	if r.Method == http.MethodHead {
+		return
+	}
 	out := http.NewResponseController(w)
 	_ = out.SetReadDeadline(time.Time{}) // where there is none to set it ends later, that is all
 	for {

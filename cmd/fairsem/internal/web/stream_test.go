@@ -6,10 +6,12 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -194,4 +196,16 @@ func TestDuringAnOutageTheLastAnswerIsShown(t *testing.T) {
 	last, err := d.get(t.Context(), here, "a")
 	require.ErrorIs(t, err, failure)
 	assert.Equal(t, noon, last.At)
+}
+
+// It took the place of a viewer for as long as its client stayed.
+func TestAHeadOfAStreamEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScripted(t)
+		s.poll()
+		w := httptest.NewRecorder()
+		s.page.indexStream(w, httptest.NewRequestWithContext(t.Context(), http.MethodHead, "/stream", nil))
+		assert.Equal(t, "text/event-stream", w.Header().Get("Content-Type"))
+	})
 }
