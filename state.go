@@ -395,7 +395,7 @@ func (v *nameState) concludeLocked(t *ticket, a answer) {
 
 // leaveLocked gives t up. It is removed at once if Redis cannot have it, and otherwise when Redis has confirmed its release.
 func (v *nameState) leaveLocked(t *ticket) {
-	t.endLocked()
+	t.endLocked() // its caller waits for it
 	if t.phase == leaving || t.phase == removed {
 		return
 	}

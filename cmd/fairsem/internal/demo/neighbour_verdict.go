@@ -7,9 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fairsem/fairsem/internal/history"
-
 	"github.com/fairsem/fairsem/internal/clock"
+	"github.com/fairsem/fairsem/internal/history"
 )
 
 // sideReport is what the customers had on one name.
