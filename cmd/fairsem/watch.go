@@ -22,7 +22,8 @@ type watchFlags struct {
 
 // howWatched is the part of the help that these commands share.
 const howWatched = `After --watch has shown a first result, an error of the server does not end it. The
-error is shown, in a pipe once on standard error, and polling continues.`
+error is shown, in a pipe once on standard error, and polling continues. On a
+terminal a result that should be newer says how old it is.`
 
 func (w *watchFlags) define(cmd *cobra.Command) {
 	f := cmd.Flags()

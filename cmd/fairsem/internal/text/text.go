@@ -119,6 +119,11 @@ func Ago(d time.Duration) string {
 	return number(seconds/86400) + "d" + number(seconds/3600%24) + "h"
 }
 
+// Stale says how old a picture is that should be newer.
+func Stale(age time.Duration) string {
+	return "stale for " + strings.Replace(Ago(age.Truncate(time.Second)), ".0", "", 1)
+}
+
 // Span is a configured duration: 1m, not 1m0s.
 func Span(d time.Duration) string {
 	s := d.String() // such as 1h0m0s

@@ -95,7 +95,7 @@ func (m model) age() string {
 	if m.answered().IsZero() {
 		return "no answer yet"
 	}
-	return "stale for " + strings.Replace(text.Ago(m.now.Sub(m.answered()).Truncate(time.Second)), ".0", "", 1)
+	return text.Stale(m.now.Sub(m.answered()))
 }
 
 // summary summarizes the table below.

@@ -24,7 +24,10 @@ func inPlace(ctx context.Context, o Options, query Query) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	m := model{title: text.Clean(o.Title + ending(screen.Keyboard())), frame: first, interrupt: func() { cancel(exit.Signal{Signal: syscall.SIGINT}) }}
+	m := model{
+		title: text.Clean(o.Title + ending(screen.Keyboard())), every: o.Every, frame: first,
+		interrupt: func() { cancel(exit.Signal{Signal: syscall.SIGINT}) },
+	}
 	program := screen.Program(m, o.Out)
 	var polling sync.WaitGroup
 	polling.Go(func() { poll(ctx, program, o.Every, query) }) // ends with ctx; waited for below
@@ -66,21 +69,40 @@ func poll(ctx context.Context, program *tea.Program, every time.Duration, query 
 // trouble is the error of the last query.
 type trouble struct{ error }
 
+// moment is the time, once a second.
+type moment time.Time
+
+func nextMoment() tea.Cmd {
+	return tea.Tick(time.Second, func(now time.Time) tea.Msg { return moment(now) })
+}
+
+// overdue is after how long a frame is marked as old, or after three intervals, if that is longer.
+const overdue = 2 * time.Second
+
 // model is the last frame and how large the terminal is.
 type model struct {
 	title         string
+	every         time.Duration
 	frame         Frame
+	answered      time.Time // the first moment with the frame; zero: none has come yet
+	now           time.Time
 	trouble       trouble
 	width, height int
 	interrupt     func()
 }
 
-func (m model) Init() tea.Cmd { return nil }
+func (m model) Init() tea.Cmd { return nextMoment() }
 
 func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case Frame:
-		m.frame, m.trouble = msg, trouble{}
+		m.frame, m.trouble, m.answered = msg, trouble{}, time.Time{}
+	case moment:
+		m.now = time.Time(msg)
+		if m.answered.IsZero() {
+			m.answered = m.now
+		}
+		return m, nextMoment()
 	case trouble:
 		m.trouble = msg
 	case tea.WindowSizeMsg:
@@ -141,8 +163,15 @@ func (m model) rows(room int) []string {
 
 // note is what people should know, the error of the last query first; "": nothing.
 func (m model) note() string {
-	if m.trouble.error != nil {
+	age := m.now.Sub(m.answered)
+	stale := !m.answered.IsZero() && age > max(overdue, 3*m.every)
+	switch {
+	case m.trouble.error != nil && stale:
+		return screen.Bad.Render(text.Stale(age) + ": " + text.Clean(m.trouble.Error()))
+	case m.trouble.error != nil:
 		return screen.Bad.Render(text.Clean(m.trouble.Error()))
+	case stale:
+		return screen.Bad.Render(text.Stale(age) + ": no answer")
 	}
 	return m.frame.words()
 }

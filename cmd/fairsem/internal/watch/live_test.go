@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
@@ -43,6 +44,29 @@ func TestTroubleIsShownBesideTheLastFrameUntilTheNext(t *testing.T) {
 	bad := trouble{errors.New("bad\x1b[2J")}
 	assert.Equal(t, []string{"title", "", "line", "", `bad\x1b[2J`}, shown(lines(1), 80, 20, bad))
 	assert.Equal(t, []string{"title", "", "line", "line", "", "note"}, shown(lines(1), 80, 20, bad, lines(2)))
+}
+
+// Redis stands still: no answer comes, and no error either for as long as the command waits for one.
+func TestFrameThatShouldBeNewerSaysHowOldItIs(t *testing.T) {
+	t.Parallel()
+	at := func(seconds int) tea.Msg {
+		return moment(time.Unix(1_000_000, 0).Add(time.Duration(seconds) * time.Second))
+	}
+	quiet := Frame{Text: lines(1).Text}
+	fresh := []string{"title", "", "line"}
+	assert.Equal(t, fresh, shown(quiet, 80, 20, at(0), at(2)))
+	assert.Equal(t, append(fresh, "", "stale for 3s: no answer"), shown(quiet, 80, 20, at(0), at(3)))
+	assert.Equal(t, append(fresh, "", "stale for 1m15s: down"), shown(quiet, 80, 20, at(0), trouble{errDown}, at(75)))
+	assert.Equal(t, fresh, shown(quiet, 80, 20, at(0), at(3), quiet, at(4)), "an answer came")
+}
+
+func TestFrameIsNotOldBeforeThreeIntervalsHavePassed(t *testing.T) {
+	t.Parallel()
+	m := model{every: time.Minute, answered: time.Unix(1_000_000, 0)}
+	m.now = m.answered.Add(3 * time.Minute)
+	assert.Empty(t, m.note())
+	m.now = m.now.Add(time.Second)
+	assert.Equal(t, "stale for 3m01s: no answer", ansi.Strip(m.note()))
 }
 
 func TestEverythingIsDrawnOnceMoreAfterAChangeOfTheSize(t *testing.T) {
