@@ -14,7 +14,7 @@ func TestSecureServerAcceptsOnlyTLS(t *testing.T) {
 	t.Parallel()
 	s := NewSecure(t)
 	require.NoError(t, s.Client().Ping(t.Context()).Err())
-	require.Error(t, impatient(t, s.Addr()).Ping(t.Context()).Err())
+	require.Error(t, once(t, s.Addr(), soon).Ping(t.Context()).Err())
 	require.Equal(t, map[string]string{"port": "0"}, s.Client().ConfigGet(t.Context(), "port").Val())
 }
 
