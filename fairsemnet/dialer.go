@@ -67,9 +67,7 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	if shared != nil && !shared.connects(ctx) {
 		return d.open(ctx, network, address)
 	}
-	shared.waits(1)
-	permit, err := d.Semaphore.Acquire(ctx, 1)
-	shared.waits(-1)
+	permit, err := shared.acquire(ctx, d.Semaphore)
 	if err != nil {
 		return nil, &refusal{d.explain(err)}
 	}

@@ -43,8 +43,7 @@
 //
 // The connector is of a driver that dials with dialer.DialContext; docs/integrations.md has those of pgx, lib/pq and MySQL.
 //
-// Each such DB needs a Client of its own. What counts as another process is another Client: a DB closes nothing for calls of its own Client
-// that wait in another pool, which may wait until their contexts end while the DB is idle.
+// Several such DBs of one Client share its part of the limit in the same way: what counts as another process for one is also another DB.
 //
 // The pools of database/sql and of go-redis have a call wait for its own dial, although another connection of the pool has
 // become idle meanwhile; the pool of net/http uses that one. So the maximum of a pool (SetMaxOpenConns, PoolSize) should not be above the

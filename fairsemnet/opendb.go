@@ -8,12 +8,10 @@ import (
 	"fmt"
 	"maps"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/fair"
-	"github.com/fairsem/fairsem/internal/held"
 )
 
 // DBOptions are the settings of a [sql.DB] while no other process waits for a connection.
@@ -39,7 +37,8 @@ func (o DBOptions) maxIdle() int { return max(0, cmp.Or(o.MaxIdle, o.MaxOpen)) }
 // least a second. So every process has its part of the limit soon, however many idle connections the others keep. A call of this process
 // that waits for the dial of its own connection is given the unit of an idle one, too.
 //
-// Where more processes wait than there are units, connections go round. While the name is paused, nothing is closed for others.
+// Another process is another [fairsem.Client] here, or another pool of the same. Where more of them wait than there are units, connections
+// go round. While the name is paused, nothing is closed for others.
 //
 // A driver may dial once more to cancel a query, as those for PostgreSQL do. Such a dial takes no unit, since the query may hold the one
 // that it would wait for. So while queries are canceled there may be more connections than the limit, for a moment. The context tells
@@ -47,8 +46,7 @@ func (o DBOptions) maxIdle() int { return max(0, cmp.Or(o.MaxIdle, o.MaxOpen)) }
 // for this DB alone. If the driver dials with another context, its Connect fails with [fairsem.ErrInvalid].
 //
 // OpenDB makes the settings of the DB that are in o, and the DB changes them whenever others begin or cease to wait, so the program must
-// not. A Dialer is for one DB. Give each DB on one name a [fairsem.Client] of its own, too: what is called another process here is another
-// Client. There is nothing to stop but the DB.
+// not. A Dialer is for one DB. There is nothing to stop but the DB.
 //
 // The error is [fairsem.ErrInvalid]. Nothing was opened then.
 func (d *Dialer) OpenDB(c driver.Connector, o DBOptions) (*sql.DB, error) {
@@ -85,14 +83,13 @@ type sharedDB struct {
 	db      *sql.DB
 	options DBOptions
 	name    *fairsem.Inspector
-	dials   atomic.Int64 // that wait for a unit
+	pool    fair.Pool // its calls are dials
 
 	mu       sync.Mutex
 	permits  map[*fairsem.Permit]struct{}
 	watching bool
 
 	checking sync.Mutex
-	pool     fair.Pool
 	capped   bool               // the settings are not those of the options
 	most     int                // while capped: how many connections the DB may have
 	passing  int                // of those that are idle: how many are being closed for dials
@@ -103,11 +100,13 @@ type sharedDB struct {
 	stopGrow context.CancelFunc // nil: grow does not run
 }
 
-// waits counts dials that begin or cease to wait for a unit.
-func (s *sharedDB) waits(n int64) {
+// acquire waits for the unit of a connection.
+func (s *sharedDB) acquire(ctx context.Context, units *fairsem.Semaphore) (*fairsem.Permit, error) {
 	if s != nil {
-		s.dials.Add(n)
+		s.pool.Begin()
+		defer s.pool.End()
 	}
+	return units.Acquire(ctx, 1)
 }
 
 // opened counts a connection until its permit ends, which it does when the connection is closed.
@@ -157,12 +156,11 @@ func (s *sharedDB) check() {
 	ctx, cancel := context.WithTimeout(context.Background(), fair.CheckWait)
 	defer cancel()
 	id, _ := s.holds()
-	now, err := fair.Take(ctx, s.name, held.TenantOf(id))
-	id, mine := s.holds()
+	now, err := s.pool.Take(ctx, s.name, id)
+	_, mine := s.holds()
 	if err != nil || mine == 0 {
 		return
 	}
-	me := held.ClientOf(id)
 	free, more := now.Limit-now.Used, true
 	if now.Limit > 0 && free <= 0 && s.stopGrow == nil {
 		s.pass()
@@ -172,9 +170,9 @@ func (s *sharedDB) check() {
 		s.limit(int64(s.db.Stats().OpenConnections))
 		s.rest()
 		more = false
-	case now.OthersWait(me):
+	case now.OthersWait():
 		s.waited, s.pause = time.Now(), now.Pause()
-		part := now.PartOf(me, &s.pool, mine)
+		part := s.pool.PartOf(now, mine)
 		s.limit(part)
 		s.hasten(part)
 		more = mine < part
@@ -248,7 +246,7 @@ func (s *sharedDB) holds() (id string, n int64) {
 // pass closes an idle connection for each dial of this DB that waits, as far as there are any. A DB has the call that dials wait for that
 // dial, although it could have the connection.
 func (s *sharedDB) pass() {
-	for range min(int(s.dials.Load())-s.passing, s.db.Stats().Idle) {
+	for range min(int(s.pool.Waiting())-s.passing, s.db.Stats().Idle) {
 		s.passing++
 		go s.closeIdle() // ends when the driver has closed the connection, or soon if there is none
 	}

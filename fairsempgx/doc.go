@@ -27,8 +27,8 @@
 // What it has is then left out, after two thirds of a TTL without a release, and the others share the rest: each has its part of that
 // within three TTLs.
 //
-// Each pool on a name needs a [fairsem.Client] of its own. What counts as another process is another Client: a pool closes nothing for the
-// calls of other pools of its Client, which may wait until their contexts end while the pool is idle.
+// Several pools of one [fairsem.Client] share its part in the same way. To divide the limit between processes, pools of one process should
+// have one Client: what counts as a process is a Client.
 //
 // Pools of a tenant that is at its TenantLimit share that limit. Other pools close nothing for its calls, which could not use it. While the
 // name is paused, nothing is closed for others.

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/fair"
 	"github.com/fairsem/fairsem/internal/held"
 )
 
@@ -24,6 +25,8 @@ type pool struct {
 	min, max          int
 	beforeClose       func(*pgx.Conn)
 	shedsAfterRelease bool // a released connection that is to be closed is closed by pgxpool
+
+	fair fair.Pool // its calls are requests
 
 	mu       sync.Mutex
 	pgx      *pgxpool.Pool

@@ -183,7 +183,20 @@ func TestCallGetsTheConnectionThatAnotherCallReleases(t *testing.T) {
 func TestIdleConnectionsAreClosedWhenAnotherProcessWaits(t *testing.T) {
 	w := newWorld(t)
 	w.TTL = 3 * time.Second
-	a, b := w.pool(w.Semaphore(4), 10), w.pool(w.Semaphore(4), 10)
+	w.idleAreClosed(w.Semaphore(4), w.Semaphore(4))
+}
+
+func TestIdleConnectionsAreClosedWhenAnotherPoolOfTheProcessWaits(t *testing.T) {
+	w := newWorld(t)
+	w.TTL = 3 * time.Second
+	s := w.Semaphore(4)
+	w.idleAreClosed(s, s)
+}
+
+// idleAreClosed checks that one pool closes all of its four connections for another.
+func (w *world) idleAreClosed(one, other *fairsem.Semaphore) {
+	w.Helper()
+	a, b := w.pool(one, 10), w.pool(other, 10)
 	var all []*pgxpool.Conn
 	for range 4 {
 		all = append(all, w.take(a))

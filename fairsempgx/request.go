@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/puddle/v2"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/clock"
 	"github.com/fairsem/fairsem/internal/held"
 )
 
@@ -53,7 +54,9 @@ func (p *pool) askLocked() {
 func (p *pool) request(ctx context.Context, cancel context.CancelFunc) {
 	defer cancel()
 	for more := true; more; {
+		p.fair.Begin()
 		permit, err := p.sem.Acquire(ctx, 1)
+		p.fair.End()
 		p.mu.Lock()
 		p.requests.err = err
 		surplus := err == nil && p.countLocked() >= p.share.most() // pools with less come first
@@ -70,17 +73,8 @@ func (p *pool) request(ctx context.Context, cancel context.CancelFunc) {
 			held.Release(permit)
 		}
 		if pause && more {
-			wait(ctx, retryWait)
+			clock.Sleep(ctx, retryWait)
 		}
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 
 // share is what a pool knows of the other processes. It is guarded by the lock of the pool.
 type share struct {
-	pool     fair.Pool
 	watching bool
 	pressed  bool          // others waited at the last check
 	part     int           // while pressed: how many permits the pool may have
@@ -54,7 +53,7 @@ func (p *pool) sensor() (sensor fair.Sensor, due time.Time) {
 	})
 	switch {
 	case sensor.Ended():
-		p.share.pool.Leave()
+		p.fair.Leave()
 		p.share = share{}
 	case p.share.pressed || !sensor.Fresh:
 		due = cmp.Or(p.share.due, time.Now())
@@ -76,10 +75,9 @@ func (p *pool) check() {
 	ctx, cancel := context.WithTimeout(context.Background(), fair.CheckWait)
 	defer cancel()
 	id := p.permitID()
-	me := held.ClientOf(id)
-	now, err := fair.Take(ctx, p.sem.Inspector, held.TenantOf(id))
+	now, err := p.fair.Take(ctx, p.sem.Inspector, id)
 	p.mu.Lock()
-	if err != nil || id == "" || !now.OthersWait(me) {
+	if err != nil || id == "" || !now.OthersWait() {
 		p.share.pressed, p.share.hurry, p.share.toShed = false, false, 0
 		p.share.peak = int(p.inUseLocked())
 		p.share.plan()
@@ -87,7 +85,7 @@ func (p *pool) check() {
 		p.mu.Unlock()
 		return
 	}
-	p.settleLocked(now, me)
+	p.settleLocked(now)
 	p.askLocked()
 	p.mu.Unlock()
 	p.shed()
@@ -101,9 +99,9 @@ func (p *pool) inUseLocked() int32 {
 }
 
 // settleLocked decides how many permits this pool may have, and how many connections it closes.
-func (p *pool) settleLocked(now fair.Census, me string) {
+func (p *pool) settleLocked(now fair.Census) {
 	mine := p.countLocked()
-	part := int(now.PartOf(me, &p.share.pool, int64(mine)))
+	part := int(p.fair.PartOf(now, int64(mine)))
 	keep := part
 	if p.waiting.Len()+p.stranded.Len() == 0 {
 		keep = min(keep, p.share.peak)

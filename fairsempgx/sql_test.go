@@ -31,8 +31,14 @@ type opener func(s *fairsem.Semaphore, url string, most int, dials *atomic.Int64
 // dbOf is db with a driver.
 func (w *world) dbOf(open opener, limit int64, most int) (*sql.DB, *atomic.Int64) {
 	w.Helper()
+	return w.dbOn(w.Semaphore(limit), open, most)
+}
+
+// dbOn is dbOf for the process of a semaphore.
+func (w *world) dbOn(s *fairsem.Semaphore, open opener, most int) (*sql.DB, *atomic.Int64) {
+	w.Helper()
 	dials := new(atomic.Int64)
-	db, err := open(w.Semaphore(limit), w.server.URL("app")+"&application_name="+url.QueryEscape(w.application()), most, dials)
+	db, err := open(s, w.server.URL("app")+"&application_name="+url.QueryEscape(w.application()), most, dials)
 	require.NoError(w, err)
 	w.Cleanup(func() { assert.NoError(w, db.Close()) })
 	return db, dials
@@ -83,6 +89,17 @@ func TestDBClosesIdleConnectionsWhenAnotherProcessWaits(t *testing.T) {
 		assert.Equal(w, int64(4), dials.Load())
 		closeAll(w, w.conns(idle, 1))
 		w.Eventually(func() bool { return idle.Stats().MaxOpenConnections == 4 }, "the DB is not given back what it may open")
+	})
+}
+
+func TestDBClosesIdleConnectionsWhenAnotherDBOfTheProcessWaits(t *testing.T) {
+	eachDriver(t, func(w *world, open opener) {
+		s := w.Semaphore(4)
+		idle, _ := w.dbOn(s, open, 4)
+		closeAll(w, w.conns(idle, 4))
+		other, _ := w.dbOn(s, open, 4)
+		closeAll(w, w.conns(other, 4))
+		closeAll(w, w.conns(idle, 4)) // and the other way round
 	})
 }
 

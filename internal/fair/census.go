@@ -12,7 +12,9 @@ import (
 // Census is who holds units of a name, and who waits for some, by the id of the Client: see [held.ClientOf].
 type Census struct {
 	Name        string
+	Client      string    // of the pool
 	Tenant      string    // of the pool
+	Calls       int64     // of the pool: of the units that its Client waits for, those for at most so many are for it
 	At          time.Time // of the answer
 	Limit, Used int64
 	TTL         time.Duration // at least two thirds of it; 0: no call waits, or none can be granted
@@ -21,12 +23,19 @@ type Census struct {
 
 const maxListed = 5000 // more holders, waiters or tenants are not counted
 
-// Take asks Redis, for a pool whose units are of that tenant. If no call waits, it lists nobody, and where the name is
+// Take asks Redis, for a pool that has the permit with that id. If no call waits, it lists nobody, and where the name is
 // paused: no call gets what is released then.
 //
 // What is released helps no waiter whose tenant is at its own limit, except if it is of that tenant. So where that of the pool is at its
 // limit, this is the census of that tenant alone; elsewhere such waiters do not count.
-func Take(ctx context.Context, name *fairsem.Inspector, tenant string) (now Census, err error) {
+func (p *Pool) Take(ctx context.Context, name *fairsem.Inspector, id string) (Census, error) {
+	ended := p.ended.Load()
+	now, err := take(ctx, name, held.TenantOf(id))
+	now.Client, now.Calls = held.ClientOf(id), p.begun.Load()-ended // that waited at any time meanwhile
+	return now, err
+}
+
+func take(ctx context.Context, name *fairsem.Inspector, tenant string) (now Census, err error) {
 	s, err := name.Status(ctx)
 	now = Census{Name: name.Name(), Tenant: tenant, At: time.Now(), Limit: s.Limit, Used: s.Used, All: make(map[string]Process)}
 	if err != nil || s.Waiting == 0 || s.Limit == 0 {
@@ -80,10 +89,10 @@ func each[T any](list iter.Seq2[T, error], f func(T)) error {
 	return nil
 }
 
-// OthersWait reports whether a process other than me waits.
-func (c Census) OthersWait(me string) bool {
+// OthersWait reports whether a call waits that is not of the pool: in another process, or for another pool of this one.
+func (c Census) OthersWait() bool {
 	for id, p := range c.All {
-		if id != me && p.Waiting > 0 {
+		if p.Waiting > 0 && (id != c.Client || p.Waiting > c.Calls) {
 			return true
 		}
 	}

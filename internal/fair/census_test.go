@@ -74,18 +74,18 @@ func TestWaiterBeyondTheLimitOfItsTenantCountsForThatTenantAlone(t *testing.T) {
 	await(other, 1)
 	await(third, 2)
 
-	now, err := Take(t.Context(), plain.Inspector, "")
+	now, err := take(t.Context(), plain.Inspector, "")
 	require.NoError(t, err)
 	assert.Equal(t, map[string]Process{me: {2, 0}, first: {1, 0}, second: {1, 0}, last: {2, 0}}, now.All)
 	assert.Equal(t, int64(9), now.Limit)
 
-	now, err = Take(t.Context(), one.Inspector, "batch")
+	now, err = take(t.Context(), one.Inspector, "batch")
 	require.NoError(t, err)
 	assert.Equal(t, map[string]Process{first: {1, 0}, second: {1, 1}}, now.All)
 	assert.Equal(t, []int64{2, 2}, []int64{now.Limit, now.Used})
 
 	await(plain, 9)
-	now, err = Take(t.Context(), third.Inspector, "heavy")
+	now, err = take(t.Context(), third.Inspector, "heavy")
 	require.NoError(t, err)
 	assert.Equal(t, map[string]Process{me: {2, 9}, first: {1, 0}, second: {1, 0}, last: {2, 2}}, now.All)
 }
@@ -109,12 +109,12 @@ func TestCensusThatLacksAnAnswerIsAnError(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, observer.Close()) }()
 	h.left.Store(100)
-	now, err := Take(t.Context(), observer.Inspect("a"), "") // the server has the scripts then
+	now, err := take(t.Context(), observer.Inspect("a"), "") // the server has the scripts then
 	require.NoError(t, err)
 	require.Len(t, now.All, 1)
 	for i := range 4 { // Status, Tenants, Waiters and Holders
 		h.left.Store(int64(i))
-		_, err := Take(t.Context(), observer.Inspect("a"), "")
+		_, err := take(t.Context(), observer.Inspect("a"), "")
 		require.ErrorContains(t, err, "NOPERM", "question %d", i)
 	}
 }

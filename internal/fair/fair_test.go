@@ -55,38 +55,74 @@ func TestPartsOfAllProcessesFillTheLimitAndNothingMovesThen(t *testing.T) {
 
 func TestPoolsOfOneProcessShareItsPart(t *testing.T) {
 	t.Parallel()
-	now := Census{Name: t.Name(), Limit: 8, All: map[string]Process{"a": {6, 0}, "b": {2, 3}}}
+	now := func() Census {
+		return Census{Name: t.Name(), Client: "a", Limit: 8, All: map[string]Process{"a": {6, 0}, "b": {2, 3}}}
+	}
 	var first, second Pool
-	assert.Equal(t, int64(4), now.PartOf("a", &first, 6), "one pool")
-	assert.Equal(t, int64(2), now.PartOf("a", &first, 3), "and other permits")
-	assert.Equal(t, int64(2), now.PartOf("a", &second, 3), "two pools")
-	assert.Equal(t, int64(2), now.PartOf("a", &first, 3), "two pools")
-	assert.Equal(t, int64(2), now.PartOf("a", &second, 3), "two pools")
+	assert.Equal(t, int64(4), first.PartOf(now(), 6), "one pool")
+	assert.Equal(t, int64(2), first.PartOf(now(), 3), "and other permits")
+	assert.Equal(t, int64(2), second.PartOf(now(), 3), "two pools")
+	assert.Equal(t, int64(2), first.PartOf(now(), 3), "two pools")
+	assert.Equal(t, int64(2), second.PartOf(now(), 3), "two pools")
 	first.Leave()
 	second.Leave()
 	pools.Lock() // the pools of other tests are there, too
 	assert.NotContains(t, pools.at, place{"a", t.Name(), ""})
 	pools.Unlock()
-	assert.True(t, now.OthersWait("a"))
-	assert.False(t, now.OthersWait("b"), "its own calls")
 }
 
-// Each would keep a unit of which the process has too many, if its share were rounded up.
+func TestPoolThatHasNothingGetsItsPartOfWhatAnotherOfItsProcessHas(t *testing.T) {
+	t.Parallel()
+	var idle, hungry Pool
+	defer idle.Leave()
+	defer hungry.Leave()
+	take := func(held, waiting int64) Census {
+		return Census{Name: t.Name(), Client: "a", Limit: 8, All: map[string]Process{"a": {held, waiting}}}
+	}
+	now := take(8, 1)
+	assert.True(t, now.OthersWait())
+	assert.Equal(t, int64(7), idle.PartOf(now, 8), "a call waits that is not its own")
+
+	hungry.Begin()
+	now.Calls = 1
+	assert.False(t, now.OthersWait(), "its own call")
+	now = take(8, 1)
+	idle.PartOf(now, 7)
+	now.Calls = 1
+	assert.Equal(t, int64(5), hungry.PartOf(now, 1), "one that has 1 and wants more may want 3")
+	now.Calls = 0
+	assert.Equal(t, int64(5), idle.PartOf(now, 7))
+	hungry.End()
+	assert.Zero(t, hungry.Waiting())
+}
+
+func TestCallOfAnotherProcessIsOneOfOthers(t *testing.T) {
+	t.Parallel()
+	now := Census{Client: "a", Calls: 1, All: map[string]Process{"a": {6, 1}, "b": {2, 0}}}
+	assert.False(t, now.OthersWait())
+	now.All["b"] = Process{2, 3}
+	assert.True(t, now.OthersWait())
+}
+
+// Each would keep a unit of which the process has too many, if its share were rounded up. With fewer units than pools, connections go
+// round.
 func TestSharesOfPoolsAddUpToThePartOfTheirProcess(t *testing.T) {
 	t.Parallel()
-	for n := range int64(12) {
+	for n := int64(1); n < 12; n++ {
 		for limit := range 3 * n {
-			now := Census{Name: fmt.Sprint(t.Name(), n, limit), Limit: limit, All: map[string]Process{"b": {0, 1}}}
-			all := make([]Pool, n)
+			now := Census{Name: fmt.Sprint(t.Name(), n, limit), Client: "a", Limit: limit, All: map[string]Process{"b": {0, 1}}}
+			all, mine, sum := make([]Pool, n), int64(0), int64(0)
 			for i := range all {
-				now.PartOf("a", &all[i], int64(1+i%3))
+				all[i].PartOf(now, int64(1+i%3))
+				mine += int64(1 + i%3)
 			}
-			sum := int64(0)
 			for i := range all {
-				sum += now.PartOf("a", &all[i], int64(1+i%3))
+				sum += min(all[i].PartOf(now, int64(1+i%3)), int64(1+i%3))
 			}
-			if n > 0 {
-				assert.Equal(t, parts(limit, now.All)["a"], sum, "%d pools, limit %d", n, limit)
+			if part := parts(limit, now.All)["a"]; part < n {
+				assert.Zero(t, sum, "%d pools, limit %d", n, limit)
+			} else {
+				assert.Equal(t, min(part, mine), sum, "%d pools, limit %d", n, limit)
 			}
 			for i := range all {
 				all[i].Leave()

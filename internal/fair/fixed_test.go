@@ -94,7 +94,8 @@ func round(limit int64, at time.Time, all map[string]*simulated) (moved bool) {
 	for _, id := range ids {
 		p := all[id]
 		most[id] = limit
-		if now.OthersWait(id) {
+		now.Client, now.Calls = id, p.Waiting
+		if now.OthersWait() {
 			most[id] = max(p.keeps, p.seen.partOf(id, now), 1)
 		}
 		if p.Held > most[id] {

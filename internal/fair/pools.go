@@ -2,14 +2,26 @@ package fair
 
 import (
 	"slices"
+	"strconv"
 	"sync"
+	"sync/atomic"
 )
 
 // Pool is one of the pools of a process that hold units of a limit. The zero Pool is ready to use; it must not be copied.
 type Pool struct {
-	at   place
-	held int64
+	at           place
+	held         int64
+	begun, ended atomic.Int64 // calls that wait for a unit
 }
+
+// Begin counts a call that waits for a unit of the pool, until End.
+func (p *Pool) Begin() { p.begun.Add(1) }
+
+// End is called when a call has its unit, or gives up.
+func (p *Pool) End() { p.ended.Add(1) }
+
+// Waiting is how many calls wait for units of the pool.
+func (p *Pool) Waiting() int64 { return p.begun.Load() - p.ended.Load() }
 
 // place is what pools share the part of: a name, by one Client, on the account of one tenant.
 type place struct{ client, name, tenant string }
@@ -26,29 +38,42 @@ var pools = struct {
 	at map[place]*group
 }{at: make(map[place]*group)}
 
-// PartOf returns how many units a pool of the process me may have that holds mine. Pools of one process share its part by what they
-// hold.
-func (c Census) PartOf(me string, p *Pool, mine int64) int64 {
+// PartOf returns how many units p may have, which holds mine. Pools of one process share its part as processes share the limit, and so does
+// what it has or wants beside them: permits that were acquired without a pool, and the calls of a pool that has none.
+func (p *Pool) PartOf(now Census, mine int64) int64 {
 	pools.Lock()
 	defer pools.Unlock()
-	p.joinLocked(place{me, c.Name, c.Tenant})
+	p.joinLocked(place{now.Client, now.Name, now.Tenant})
 	p.held = mine
 	group := pools.at[p.at]
-	before, all := int64(0), int64(0)
+	all := int64(0)
 	for _, one := range group.pools {
-		if one == p {
-			before = all
-		}
 		all += one.held
 	}
-	ours := c.All[me]
+	ours := now.All[now.Client]
 	ours.Held = max(ours.Held, all) // a permit that was just granted
-	c.All[me] = ours
-	part := group.seen.partOf(me, c)
-	if ours.Held == 0 {
-		return part
+	now.All[now.Client] = ours
+	part := group.seen.partOf(now.Client, now)
+	return parts(part, group.divide(ours, p, now.Calls))[strconv.Itoa(slices.Index(group.pools, p))]
+}
+
+// divide returns what each pool of a process has and wants, by its place in the group, and what the process does beside them. Of p it is
+// known better how many calls wait.
+func (g *group) divide(process Process, p *Pool, calls int64) map[string]Process {
+	all := make(map[string]Process)
+	for i, one := range g.pools {
+		waiting := one.Waiting()
+		if one == p {
+			waiting = calls
+		}
+		pool := Process{one.held, min(waiting, process.Waiting)}
+		process = Process{process.Held - pool.Held, process.Waiting - pool.Waiting}
+		all[strconv.Itoa(i)] = pool
 	}
-	return part*(before+mine)/ours.Held - part*before/ours.Held // rounded so that all shares add up to the part
+	if process != (Process{}) {
+		all["beside"] = process
+	}
+	return all
 }
 
 func (p *Pool) joinLocked(at place) {
