@@ -12,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // newJournal logs each change and each attempt: its time, its address and the name.
@@ -36,7 +37,7 @@ func (p *Page) reportUnread(of map[string]inspect.Tenants) {
 	for name, t := range of {
 		if t.Err != nil {
 			p.unread.Do(func() {
-				p.journal.Printf("the tenants of %q cannot be read, so metrics have them together: %s", shown(name), shown(t.Err.Error()))
+				p.journal.Printf("the tenants of %s cannot be read, so metrics have them together: %s", quoted(name), shown(t.Err.Error()))
 			})
 			return
 		}
@@ -46,7 +47,7 @@ func (p *Page) reportUnread(of map[string]inspect.Tenants) {
 // origin is where a request comes from: the other end of the connection, and what X-Forwarded-For claims.
 func origin(r *http.Request) string {
 	if claim := r.Header.Get("X-Forwarded-For"); claim != "" {
-		return fmt.Sprintf("%s (X-Forwarded-For: %q)", r.RemoteAddr, shown(claim))
+		return fmt.Sprintf("%s (X-Forwarded-For: %s)", r.RemoteAddr, quoted(claim))
 	}
 	return r.RemoteAddr
 }
@@ -61,12 +62,15 @@ func (s *session) label() string {
 func (d action) String() string {
 	switch {
 	case d.id != "":
-		return fmt.Sprintf("%s %q of %q", d.verb, shown(d.id), shown(d.name))
+		return fmt.Sprintf("%s %s of %s", d.verb, quoted(d.id), quoted(d.name))
 	case d.verb == "resize":
-		return fmt.Sprintf("resize %q to %d", shown(d.name), d.limit)
+		return fmt.Sprintf("resize %s to %d", quoted(d.name), d.limit)
 	}
-	return fmt.Sprintf("%s %q", d.verb, shown(d.name))
+	return fmt.Sprintf("%s %s", d.verb, quoted(d.name))
 }
+
+// quoted is a text from an untrusted source in the journal. Names and ids are shorter than what is cut, so no two of them are the same.
+func quoted(s string) string { return text.Quote(s[:min(len(s), longText*4)]) }
 
 // rateLimited writes only so much, and drops the rest: clients can repeat their errors without limit.
 type rateLimited struct {
