@@ -298,7 +298,7 @@ func TestDBsTakeTurnsIfThereAreFewerUnitsThanProcesses(t *testing.T) {
 func TestProcessesWithDatabaseSQLShareTheSlotsOfADatabase(t *testing.T) {
 	f := newFleet(t)
 	f.order.SQL = true
-	f.order.Limit -= 4 // sessions end some time after their connections
+	f.order.Limit = slots/2 + 1 // sessions end after their connections, on a busy machine some time after
 	o := f.observe()
 	all := f.startAll(2)
 	f.eventually(func() bool { _, n := o.sessions(); return n >= int(f.order.Limit) }, "two pools do not use the limit")
