@@ -33,11 +33,13 @@
 //
 //	the units are in use       the time that the queue of the limit takes at its pace, 1 s to 1 min, see [fairsem.Status.ExpectedWait]; of a tenant 1 s
 //	the rate is exceeded       the time until its turn, which a [fairsem.Limiter] knows
+//	nothing is granted         a guess, while the limit is paused, and after a start of Redis: 10 s, 1 s, or up to a TTL
 //	Redis does not answer      10 s
 //	the Client is closed       1 s
 //
 // and up to a quarter more, so that not all come back at once. asynq looks every Config.DelayedTaskCheckInterval, 5 s, and stores whole
-// seconds. A weight that exceeds the limit, and a mistake of the program such as an error of LimitOf, are failures.
+// seconds. A task whose Deadline comes before that is a failure then, and its handler is not called. A weight that exceeds the limit, and a
+// mistake of the program such as an error of LimitOf, are failures.
 //
 // asynq archives a task that has no retries left for any error. Such a task, which is every task with MaxRetry(0), is not rescheduled: it
 // waits in its worker, in the queue of the limit, until it has its permit. No MaxWait ends that, also not that of CallOptions; while

@@ -30,6 +30,7 @@
 //
 //	the units are in use       the time that the queue of the limit takes at its pace, 1 s to 1 min, see [fairsem.Status.ExpectedWait]; of a tenant 1 s
 //	the rate is exceeded       the time until its turn, which a [fairsem.Limiter] knows
+//	nothing is granted         a guess, while the limit is paused, and after a start of Redis: 10 s, 1 s, or up to a TTL
 //	Redis does not answer      10 s
 //	the Client is closed       1 s
 //

@@ -65,6 +65,9 @@ func UnknownScript(err error) bool { return err != nil && redis.HasErrorPrefix(e
 // Forbidden reports whether err is Redis's reply to a user who lacks a right.
 func Forbidden(err error) bool { return Refused(err) && !Transient(err) }
 
+// IsOtherKind reports whether err is the reply to a Limiter on a name that is used as a Semaphore, or the other way round.
+func IsOtherKind(err error) bool { return err != nil && redis.HasErrorPrefix(err, "FAIRSEMKIND") }
+
 // Transient reports whether a retry can help.
 func Transient(err error) bool {
 	if errors.Is(err, redis.ErrClosed) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/bridge"
+	"github.com/fairsem/fairsem/internal/failure"
 	"github.com/fairsem/fairsem/internal/held"
 )
 
@@ -120,7 +121,7 @@ func (g *Gate[R, L]) acquire(scope *held.Scope, limit L, n int64) (Grant[L], err
 	limiter, rate := any(limit).(*fairsem.Limiter)
 	if rate {
 		remaining, err := g.count(scope, wait, limiter, n)
-		return Grant[L]{Remaining: remaining}, err
+		return Grant[L]{Remaining: remaining}, g.overdue(limit, err)
 	}
 	var timer *time.Timer
 	if wait > 0 {
@@ -133,11 +134,39 @@ func (g *Gate[R, L]) acquire(scope *held.Scope, limit L, n int64) (Grant[L], err
 		return Grant[L]{Permit: p, Remaining: -1}, nil
 	case err == nil: // the scope has ended
 		held.Release(p)
-	case !errors.Is(err, errLate) || errors.Is(err, fairsem.ErrUnavailable):
-		return Grant[L]{}, err
+		err = errLate
 	}
-	// The caller has canceled nothing, though the error of the scope says so.
-	return Grant[L]{}, fmt.Errorf("%s: limit %q: %w", g.Who, limit.Name(), errLate)
+	return Grant[L]{}, g.overdue(limit, err)
+}
+
+// overdue returns the error of a call that MaxWait has ended: it wraps none of a context, whose caller has canceled nothing. Any other
+// error it returns as it is.
+func (g *Gate[R, L]) overdue(limit L, err error) error {
+	doubt := doubtOf(err)
+	switch {
+	case !errors.Is(err, errLate):
+		return err
+	case doubt != nil:
+		return fmt.Errorf("%s: limit %q: %w: %w", g.Who, limit.Name(), errLate, doubt)
+	}
+	return fmt.Errorf("%s: limit %q: %w", g.Who, limit.Name(), errLate)
+}
+
+// doubtOf returns the part of an error that says that Redis did not answer; nil: none does.
+func doubtOf(err error) error {
+	if !errors.Is(err, fairsem.ErrUnavailable) || !errors.Is(err, errLate) {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return doubtOf(errors.Unwrap(err))
+	}
+	for _, part := range joined.Unwrap() {
+		if errors.Is(part, fairsem.ErrUnavailable) && !errors.Is(part, errLate) {
+			return part
+		}
+	}
+	return nil
 }
 
 func (g *Gate[R, L]) hold(ctx context.Context, limit L, n int64) (*fairsem.Permit, error) {
@@ -244,7 +273,7 @@ const (
 func VerdictOf(err error) Verdict {
 	var limited *fairsem.WaitError
 	switch {
-	case errors.Is(err, fairsem.ErrInvalid): // also of a LimitOf that asks another Redis
+	case errors.Is(err, fairsem.ErrInvalid), failure.IsOtherKind(err): // also of a LimitOf that asks another Redis
 		return Mistake
 	case errors.Is(err, fairsem.ErrUnavailable):
 		return Unavailable

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -92,4 +93,76 @@ func TestLoanHasEndedAfterAnErrorOrAPanic(t *testing.T) {
 		assert.ErrorIs(t, loan.Scope.Err(), context.Canceled, what)
 	}
 	lent.End()
+}
+
+// Programs take an error of a context for a client that is gone: they neither log it nor try again.
+func TestMaxWaitThatEndsWhileRedisDoesNotAnswerIsNoEndOfAContext(t *testing.T) {
+	t.Parallel()
+	for _, wait := range []time.Duration{time.Second, NoWait} {
+		for kind := range limits(t, fairsemtest.NewServer(t).Client(fairsem.Options{})) {
+			synctest.Test(t, func(t *testing.T) {
+				server := fairsemtest.NewServer(t)
+				g := Gate[string, Limit]{Who: "fairsemx.New", Limit: limits(t, server.Client(fairsem.Options{}))[kind], MaxWait: wait}
+				server.Down()
+				loan := new(held.Loan)
+				_, err := g.Lend(t.Context(), loan, "")
+				for _, is := range []error{fairsem.ErrUnavailable, fairsem.ErrNotAcquired} {
+					assert.ErrorIs(t, err, is, "%s, %v", kind, wait)
+				}
+				for _, not := range []error{context.Canceled, context.DeadlineExceeded} {
+					assert.NotErrorIs(t, err, not, "%s, %v", kind, wait)
+				}
+				assert.Equal(t, Unavailable, VerdictOf(err))
+			})
+		}
+	}
+}
+
+// limits are one of each kind.
+func limits(t *testing.T, c *fairsem.Client) map[string]Limit {
+	t.Helper()
+	s, err := c.Semaphore("semaphore", 1)
+	require.NoError(t, err)
+	lock, err := c.Mutex("lock")
+	require.NoError(t, err)
+	limiter, err := c.Limiter("limiter", 1, time.Hour)
+	require.NoError(t, err)
+	return map[string]Limit{"semaphore": s, "lock": lock, "limiter": limiter}
+}
+
+func TestEndOfTheContextOfTheCallerIsToldAsSuch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := fairsemtest.NewServer(t)
+		for kind, limit := range limits(t, server.Client(fairsem.Options{})) {
+			g := Gate[string, Limit]{Who: "fairsemx.New", Limit: limit, MaxWait: time.Hour}
+			if limiter, is := limit.(*fairsem.Limiter); is { // it would know that the wait is in vain
+				g.Limit = limiter.With(fairsem.CallOptions{HeadStart: time.Second})
+			}
+			loan := new(held.Loan)
+			_, err := g.Lend(t.Context(), loan, "")
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err = g.Lend(ctx, new(held.Loan), "")
+			cancel()
+			assert.ErrorIs(t, err, context.DeadlineExceeded, kind)
+			loan.End()
+		}
+	})
+}
+
+// Admit would let everything through for as long as the mistake stands.
+func TestRequestOnANameOfTheOtherKindIsAMistake(t *testing.T) {
+	t.Parallel()
+	client := fairsemtest.NewServer(t).Client(fairsem.Options{})
+	limiter, err := client.Limiter("a", 1, time.Hour)
+	require.NoError(t, err)
+	require.NoError(t, limiter.Wait(t.Context(), 1))
+	s, err := client.Semaphore("a", 1)
+	require.NoError(t, err)
+	g := Gate[string, Limit]{Who: "fairsemx.New", Limit: s, MaxWait: time.Minute, OnUnavailable: Admit}
+	_, err = g.Lend(t.Context(), new(held.Loan), "")
+	require.ErrorContains(t, err, "FAIRSEMKIND")
+	assert.Equal(t, Mistake, VerdictOf(err))
+	assert.Zero(t, RetryAfter(t.Context(), s, err))
 }

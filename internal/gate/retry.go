@@ -11,7 +11,8 @@ import (
 const (
 	statusWait       = 50 * time.Millisecond // for the pace of a queue
 	busyRetry        = time.Second           // where the pace is not known, or says nothing about the tenant of the request
-	longestRetry     = time.Minute           // a pace is an estimate
+	pausedRetry      = 10 * time.Second
+	longestRetry     = time.Minute // a pace is an estimate
 	unavailableRetry = 10 * time.Second
 )
 
@@ -40,7 +41,10 @@ func retryBusy(ctx context.Context, limit Limit, err error) time.Duration {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusWait)
 	defer cancel()
 	status, err := limit.Status(ctx)
-	if err == nil && status.Window > 0 && status.Limit > 0 {
+	switch {
+	case err == nil && status.Limit == 0:
+		return pausedRetry
+	case err == nil && status.Window > 0:
 		return max(atItsRate(status), busyRetry)
 	}
 	wait, known := status.ExpectedWait()

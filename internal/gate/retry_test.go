@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemtest"
+	"github.com/fairsem/fairsem/internal/held"
 )
 
 // A second would have clients of a slow rate come back in vain for an hour.
@@ -32,4 +33,21 @@ func TestRetryAfterAFullQueueOfALimiterIsWhatTheRateTakesForIt(t *testing.T) {
 			assert.ErrorIs(t, <-waits, context.Canceled)
 		})
 	}
+}
+
+// Nothing is granted until somebody ends the pause. After a second all clients would be back at once, every second.
+func TestRetryAfterARefusalByAPausedLimitIsTenSeconds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for kind, limit := range limits(t, fairsemtest.NewServer(t).Client(fairsem.Options{})) {
+			paused := limit.(interface {
+				SetLimit(ctx context.Context, limit int64) error
+			})
+			require.NoError(t, paused.SetLimit(t.Context(), 0))
+			g := Gate[string, Limit]{Who: "fairsemx.New", Limit: limit, MaxWait: time.Second}
+			_, err := g.Lend(t.Context(), new(held.Loan), "")
+			require.ErrorIs(t, err, fairsem.ErrNotAcquired, kind)
+			assert.Equal(t, 10*time.Second, RetryAfter(t.Context(), limit, err), kind)
+		}
+	})
 }

@@ -14,13 +14,13 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/redis/go-redis/v9"
 	"golang.org/x/term"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/internal/failure"
 )
 
 // waiter is a request in the queue: it listens to signals and reports what happens.
@@ -129,7 +129,7 @@ func (w *waiter) refused(err error, otherKind string) error {
 	switch {
 	case errors.Is(err, fairsem.ErrUnavailable):
 		return w.request.Server.WithAddress(err)
-	case redis.HasErrorPrefix(err, "FAIRSEMKIND"):
+	case failure.IsOtherKind(err):
 		return fmt.Errorf("%q is the name of a %s: choose another name", w.request.Name, otherKind)
 	case errors.Is(err, fairsem.ErrEvicted):
 		if id := w.ticketID.Load(); id != nil {
