@@ -89,15 +89,28 @@ func (s *clientStream) open(desc *grpc.StreamDesc, cc *grpc.ClientConn, method s
 }
 
 // finished returns what gRPC calls once when a stream has ended, also if nobody reads it. An inner interceptor that retries can open
-// several: the end of one is that of s only if no other can follow, which is when the context ends, now or later.
+// several: the end of one is that of s only if no other can follow, which is when the context or the connection ends, now or later.
 func (s *clientStream) finished(cc *grpc.ClientConn) func(error) {
 	return func(error) {
-		if cc.GetState() == connectivity.Shutdown {
-			s.loan.End()
+		s.orphaned.Do(func() {
+			context.AfterFunc(&s.loan.Scope, s.loan.End)
+			if cc.GetState() == connectivity.Shutdown {
+				s.loan.End()
+				return
+			}
+			go s.endWith(cc) // ends with the loan, which is soon if the stream is read
+		})
+	}
+}
+
+// endWith ends the loan when the connection is closed.
+func (s *clientStream) endWith(cc *grpc.ClientConn) {
+	for state := cc.GetState(); state != connectivity.Shutdown; state = cc.GetState() {
+		if !cc.WaitForStateChange(&s.loan.Scope, state) {
 			return
 		}
-		s.orphaned.Do(func() { context.AfterFunc(&s.loan.Scope, s.loan.End) })
 	}
+	s.loan.End()
 }
 
 func (s *clientStream) RecvMsg(m any) error {

@@ -335,18 +335,24 @@ func TestLostPermitAbortsTheCallOfAClient(t *testing.T) {
 	assert.Equal(t, codes.Aborted, status.Code(err))
 }
 
-// gRPC says once that a stream has ended, and Header returns no error then. The context may end long after that.
-func TestStreamThatHasEndedUnreadReleasesWhenItsContextEnds(t *testing.T) {
+// gRPC says once that a stream has ended, and Header returns no error then. The context and the connection may end long after that.
+func TestStreamThatHasEndedUnreadReleasesWhenItsContextEndsOrItsConnectionIsClosed(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(1)
-	c := limitedClient(t, &service{duplex: func(pb.TestService_FullDuplexCallServer) error {
+	addr := serve(t, &service{duplex: func(pb.TestService_FullDuplexCallServer) error {
 		return status.Error(codes.PermissionDenied, "no")
-	}}, s, fairsemgrpc.Options{})
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	stream, err := c.FullDuplexCall(ctx)
-	require.NoError(t, err)
-	_, _ = stream.Header()
-	cancel()
-	w.EventuallyUsed(s, 0)
+	}})
+	for _, end := range []func(context.CancelFunc, *grpc.ClientConn){
+		func(cancel context.CancelFunc, _ *grpc.ClientConn) { cancel() },
+		func(_ context.CancelFunc, conn *grpc.ClientConn) { _ = conn.Close() },
+	} {
+		conn := dial(t, addr, inClient(t, s, fairsemgrpc.Options{})...)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		stream, err := pb.NewTestServiceClient(conn).FullDuplexCall(ctx)
+		require.NoError(t, err)
+		_, _ = stream.Header()
+		end(cancel, conn)
+		w.EventuallyUsed(s, 0)
+	}
 }

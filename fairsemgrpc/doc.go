@@ -21,7 +21,8 @@
 //
 //   - when RecvMsg returns an error, io.EOF included, or the only response of a method that has one, as CloseAndRecv does;
 //   - when SendMsg returns an error that is not io.EOF, or Header returns an error;
-//   - when its context ends, or the connection is closed.
+//   - when the context that the caller has passed ends, or the ClientConn is closed. The context of the stream, which also ends with a
+//     timeout of an interceptor or of a service config, is another one.
 //
 // So a client that stops reading a stream must cancel its context, as gRPC demands anyway; otherwise the units stay in use until the
 // process ends. The release is sent when the call ends; nothing waits for Redis to confirm it. A Limiter counts a call, and
