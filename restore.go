@@ -41,12 +41,17 @@ func (v *nameState) verify() {
 }
 
 // checkLocked schedules queries of all tickets for as long as a server could go away unnoticed: often enough to restore
-// them within the grace period.
+// them within the grace period, also while calls fail. One that is too short for that has no more queries than there are retries.
 func (v *nameState) checkLocked() {
-	if v.checkAt.IsZero() && v.host.hub.Blind() {
-		v.checkAt = time.Now().Add(max(v.host.grace/3, firstRetry))
-		v.scheduleLocked(v.checkAt)
+	if !v.checkAt.IsZero() || !v.host.hub.Blind() {
+		return
 	}
+	every := v.host.grace / 3
+	if every < firstRetry {
+		every = max(firstRetry, v.backoff)
+	}
+	v.checkAt = time.Now().Add(every)
+	v.scheduleLocked(v.checkAt)
 }
 
 // noteEpochLocked records the epoch from the reply to a call that was sent at that time.

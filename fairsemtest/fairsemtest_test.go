@@ -201,6 +201,24 @@ func TestAdvanceKeepsKeysForAsLongAsTheLeasesInThem(t *testing.T) {
 	})
 }
 
+// A test of an outage of hours takes seconds, whatever TTL keeps the tickets.
+func TestTriesDuringAnOutageAreAFewASecond(t *testing.T) {
+	inABubble(t, func(t *testing.T) {
+		server, failed := fairsemtest.NewServer(t), 0
+		pool := semaphore(t, server.Client(fairsem.Options{TTL: time.Hour, Observer: func(e fairsem.Event) {
+			if _, is := e.(fairsem.CallFailedEvent); is {
+				failed++
+			}
+		}}), "pool", 1)
+		acquire(t, pool, 1)
+		server.Down()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Greater(t, failed, 60)
+		assert.LessOrEqual(t, failed, 60*8) // with what is random between two tries
+	})
+}
+
 func TestAdvanceMovesTheClockThatOrdersTheQueue(t *testing.T) {
 	t.Parallel()
 	server := fairsemtest.NewServer(t)
