@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/puddle/v2"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/internal/clock"
 	"github.com/fairsem/fairsem/internal/held"
 )
 
@@ -73,8 +72,17 @@ func (p *pool) request(ctx context.Context, cancel context.CancelFunc) {
 			held.Release(permit)
 		}
 		if pause && more {
-			clock.Sleep(ctx, retryWait)
+			wait(ctx, retryWait)
 		}
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
 	}
 }
 
