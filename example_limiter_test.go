@@ -97,7 +97,7 @@ func ExampleLimiter_cron() {
 	rdb, stop := startRedis()
 	defer stop()
 	tick := func(ctx context.Context, pod *fairsem.Client, at time.Time, job func()) error {
-		once, err := pod.Limiter("report/"+at.Format(time.RFC3339), 1, time.Hour) // longer than the clocks are apart
+		once, err := pod.Limiter("report/"+at.UTC().Format(time.RFC3339), 1, time.Hour) // longer than the clocks are apart
 		if err != nil {
 			return err
 		}
@@ -108,17 +108,17 @@ func ExampleLimiter_cron() {
 		return err
 	}
 
-	// A pod sleeps for time.Until(at) and calls tick. No two clocks agree, so they come one by one.
+	// A pod sleeps for time.Until(at) and calls tick. No two clocks agree, so they come one by one, and each has a time zone of its own.
 	midnight := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 	for hour := range 3 {
 		at := midnight.Add(time.Duration(hour) * time.Hour)
-		for range 3 {
+		for zone := range 3 {
 			pod, err := fairsem.New(rdb, fairsem.Options{})
 			if err != nil {
 				fmt.Println(err)
 				return
 			}
-			err = tick(context.Background(), pod, at, func() { fmt.Println("report of", at.Format(time.TimeOnly)) })
+			err = tick(context.Background(), pod, at.In(time.FixedZone("", zone*3600)), func() { fmt.Println("report of", at.Format(time.TimeOnly)) })
 			if err := errors.Join(err, pod.Close()); err != nil {
 				fmt.Println(err)
 			}

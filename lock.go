@@ -80,8 +80,8 @@ type RWMutex struct {
 }
 
 // RWMutex returns a handle on the lock of that name. Names, cost and error are those of [Client.Semaphore]. A name should
-// have one kind of handle, see [Client.Mutex]: with a lower limit, declared or set by hand, Lock returns [ErrExceedsLimit],
-// and with a larger one a writer is not alone.
+// have one kind of handle, see [Client.Mutex]: with a lower limit above 0, declared or set by hand, Lock returns
+// [ErrExceedsLimit], and with a larger one a writer is not alone.
 func (c *Client) RWMutex(name string) (*RWMutex, error) {
 	s, err := c.Semaphore(name, allUnits)
 	if err != nil {

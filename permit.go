@@ -95,7 +95,8 @@ func (p *Permit) Wanted() <-chan struct{} {
 // It returns nil once Redis has confirmed the release, and [ErrLost] if the permit was lost before, which is also [ErrEvicted] if it was
 // evicted. Release is usually deferred, so a done ctx does not keep it from trying, and it waits for at most a second, whatever ctx
 // allows. Without an answer by then the error is [ErrUnavailable], and wraps that of ctx if it is done. The attempt continues in the
-// background, for up to a TTL, and the units are free one TTL after the last renewal at the latest.
+// background, for up to a TTL, and the units are free one TTL after the last renewal at the latest. An error that no retry heals, such as
+// that of a go-redis client that was closed first, ends it at once.
 func (p *Permit) Release(ctx context.Context) error {
 	if p == nil || p.ticket == nil {
 		return fmt.Errorf("%w: release: there is no permit: check the error of the call that should have returned one", ErrInvalid)
