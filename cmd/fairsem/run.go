@@ -31,7 +31,9 @@ func newRun() *cobra.Command {
 		Long: `Waits in the queue of NAME, runs CMD while it holds a permit, and releases the permit
 when CMD has ended. It then ends what CMD has left in its process group, such as
 processes in the background: with TERM at once, and with KILL after --kill-after. What is
-to continue needs a session of its own, as by setsid: it is neither ended nor waited for.
+to continue needs a process group of its own, as by setsid: it is neither ended nor waited
+for, nor reached by a signal. In a script, timeout makes such a group, unless it is called
+with --foreground or by exec.
 
 CMD is executed without a shell, with standard input and output untouched, except that
 those that are closed are /dev/null. Its environment has FAIRSEM_NAME, FAIRSEM_ID,
@@ -52,7 +54,8 @@ last is in effect. Calls without --tenant are of one tenant, whose name is empty
 
 With --numbered the units have numbers, of which no two holders have one at the same time:
 the lowest free ones are granted. FAIRSEM_NUMBER says which of four databases, licences
-or ports CMD has. The fencing token grows with every grant of a number, so a store that
+or ports CMD has. They are below the limit in force, which fairsem resize may have made larger
+than --limit. The fencing token grows with every grant of a number, so a store that
 keeps the highest token of each number refuses a CMD whose permit was lost.
 
 A permit is lost if Redis cannot be reached for nine tenths of the TTL, or if it is
@@ -81,7 +84,7 @@ or tenant_base64.
 
 Exit code: that of CMD; 128+n if signal n killed it, or stopped the wait; 75 if
 the permit was not acquired (-E changes it; with -E 0 only --json reports that), 76 if
-it was lost, 125 if fairsem failed itself, such as without a server, 126 if CMD cannot
+it was lost and CMD was not to go on, 125 if fairsem failed itself, such as without a server, 126 if CMD cannot
 be executed, 127 if it was not found, 2 for a wrong command line.`,
 		Example: `  fairsem run nightly --limit 1 -n -E 0 --min-hold 1m -- /usr/local/bin/report
   fairsem run staging --limit 2 --wait 20m -- ./integration-tests.sh
@@ -104,8 +107,8 @@ func (o *runOptions) define(cmd *cobra.Command) {
 	f.DurationVar(&o.job.TTL, "ttl", runTTL, "lease of the permit, which expires without renewals; choose it longer than outages to survive")
 	f.StringVar(&o.job.OnLost, "on-lost", run.OnLostTerm, "what to do with CMD when the permit is lost: term, kill or ignore")
 	f.DurationVar(&o.job.KillAfter, "kill-after", 0, "time from TERM to KILL (default the most that --ttl allows)")
-	f.DurationVar(&o.job.MinHold, "min-hold", 0, "hold at least that long, where clocks of machines differ")
-	f.BoolVar(&o.job.Numbered, "numbered", false, "number the units: 0 to --limit minus 1, each held once at a time")
+	f.DurationVar(&o.job.MinHold, "min-hold", 0, "hold at least that long, where clocks of machines differ; a loss meanwhile is a warning")
+	f.BoolVar(&o.job.Numbered, "numbered", false, "number the units: 0 to the limit minus 1, each held once at a time")
 }
 
 // complete parses the arguments and refuses invalid combinations of flags.

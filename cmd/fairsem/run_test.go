@@ -298,6 +298,19 @@ func TestRunHoldsForTheMinimumTime(t *testing.T) {
 	s.awaitState(0, 0)
 }
 
+// Others may run the command then as if it had not run.
+func TestLossDuringTheMinimumTimeIsReported(t *testing.T) {
+	s := newStation(t)
+	cmd, out := s.begin("--limit", "1", "--min-hold", "1h", "--json", "-c", "exit 0")
+	s.awaitState(1, 0)
+	require.Eventually(t, func() bool { return strings.Contains(out.String(), `"event":"ended"`) }, time.Minute, 5*time.Millisecond)
+	s.evict()
+	assert.NoError(t, cmd.Wait())
+	assert.Contains(t, out.String(), `"event":"lost"`)
+	assert.Contains(t, out.String(), "was lost (evicted) before --min-hold was over")
+	assert.NotContains(t, out.String(), `"event":"released"`)
+}
+
 const stubborn = `trap "" TERM INT HUP; echo $$ >%s/pid; while :; do sleep 0.01; done`
 
 // seen writes whether a process is alive.

@@ -266,14 +266,18 @@ func (s *supervisor) abandonGroup() bool {
 	return true
 }
 
-// holdMinimum holds the permit for the minimum time, unless a signal or a loss ends it.
+// holdMinimum holds the permit for the minimum time, unless a signal or a loss ends it. Others may run the command then as if it had not
+// run, so a loss is reported.
 func (s *supervisor) holdMinimum(granted time.Time) {
-	if s.job.MinHold == 0 {
+	if s.job.MinHold == 0 || s.lost {
 		return
 	}
 	select {
 	case <-time.After(time.Until(granted.Add(s.job.MinHold))):
 	case <-s.signals:
 	case <-s.permit.Context().Done():
+		reason := lossReason(s.permit)
+		s.journal.note(note{Event: "lost", Reason: reason})
+		s.journal.warn("the permit on %q was lost (%s) before --min-hold was over", s.job.Request.Name, reason)
 	}
 }

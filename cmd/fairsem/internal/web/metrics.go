@@ -19,7 +19,7 @@ func about(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	upDesc   = about("fairsem_up", "Whether Redis answers PING, in a cluster any primary: 1 or 0. If not, there are no figures of names.")
+	upDesc   = about("fairsem_up", "Whether Redis answers PING, in a cluster any primary, and the user may query it: 1 or 0. If not, there are no figures of names.")
 	ageDesc  = about("fairsem_last_poll_age_seconds", "Age of the figures.")
 	badDesc  = about("fairsem_names_unreadable", "Names whose keys cannot be read.")
 	moreDesc = about("fairsem_names_truncated", "Whether there are names that are not polled, because there are too many, or because a primary of a cluster does not answer: 1 or 0.")
