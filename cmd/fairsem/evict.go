@@ -28,7 +28,8 @@ PATTERN matches (* is any text, ? a character, [a-z] one of some, \* the charact
 those of a tenant, which is '' for calls that name none; or all. The units are granted
 to others at once. The holder is notified moments later by the loss of its permit:
 fairsem run ends its command, and a program that ignores the loss continues. An
-evicted caller may acquire again: to prevent that, use fairsem pause.
+evicted caller may acquire again: to prevent that, use fairsem pause. Of a rate limit
+grants are removed, and their units can be granted again in the same window.
 
 Lists what it will evict and the present state, and asks. --yes does not ask, and is
 needed where there is no terminal. If a waiter was selected by ID and was granted its
