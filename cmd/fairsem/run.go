@@ -32,8 +32,7 @@ func newRun() *cobra.Command {
 when CMD has ended. It then ends what CMD has left in its process group, such as
 processes in the background: with TERM at once, and with KILL after --kill-after. What is
 to continue needs a process group of its own, as by setsid: it is neither ended nor waited
-for, nor reached by a signal. In a script, timeout makes such a group, unless it is called
-with --foreground or by exec.
+for. In a script timeout makes one, too, unless it has --foreground or is called by exec.
 
 CMD is executed without a shell, with standard input and output untouched, except that
 those that are closed are /dev/null. Its environment has FAIRSEM_NAME, FAIRSEM_ID,
@@ -52,11 +51,11 @@ that came first. --share and --tenant-limit belong to the tenant, and what was d
 last is in effect. Calls without --tenant are of one tenant, whose name is empty.
 --max-queue then counts the waiters of the tenant.
 
-With --numbered the units have numbers, of which no two holders have one at the same time:
-the lowest free ones are granted. FAIRSEM_NUMBER says which of four databases, licences
-or ports CMD has. They are below the limit in force, which fairsem resize may have made larger
-than --limit. The fencing token grows with every grant of a number, so a store that
-keeps the highest token of each number refuses a CMD whose permit was lost.
+With --numbered the units have numbers below the limit in force, which fairsem resize may
+have raised above --limit. The lowest free ones are granted; no two holders have one at
+the same time. FAIRSEM_NUMBER says which of four databases, licences or ports CMD has. The
+fencing token grows with every grant of a number, so a store that keeps the highest one of
+each number refuses a CMD whose permit was lost.
 
 A permit is lost if Redis cannot be reached for nine tenths of the TTL, or if it is
 evicted. CMD is then ended with TERM, and with KILL so early that it is dead before
@@ -69,10 +68,9 @@ signals from fairsem and is not ended. The permit is held and renewed until that
 process has ended by itself, and a warning is written. After a loss the units may be
 granted while it runs.
 
-If fairsem itself dies, by KILL or for lack of memory, CMD and its process group are
-killed at once, even if CMD has just started, by a small /bin/sh that waits beside CMD
-only for this, and on Linux by the kernel. A process that left the group, belongs to
-another user or has no /bin/sh continues while the units expire.
+If fairsem itself dies, CMD and its process group are killed at once, even if CMD has just
+started, by a small /bin/sh beside it, and on Linux by the kernel. A process that left the
+group, is another user's or has no /bin/sh goes on while the units expire.
 
 With --json each event is a JSON object, a line of standard error, with time, event and
 name: granted with id, tenant, token, weight, numbers and waited_ms; started with pid;
@@ -95,8 +93,6 @@ be executed, 127 if it was not found, 2 for a wrong command line.`,
 		ValidArgsFunction: completeCommand(1),
 	}
 	o.define(cmd)
-	// It fails only for a flag that is not there.
-	_ = cmd.RegisterFlagCompletionFunc("on-lost", cobra.FixedCompletions(onLost, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -109,6 +105,8 @@ func (o *runOptions) define(cmd *cobra.Command) {
 	f.DurationVar(&o.job.KillAfter, "kill-after", 0, "time from TERM to KILL (default the most that --ttl allows)")
 	f.DurationVar(&o.job.MinHold, "min-hold", 0, "hold at least that long, where clocks of machines differ; a loss meanwhile is a warning")
 	f.BoolVar(&o.job.Numbered, "numbered", false, "number the units: 0 to the limit minus 1, each held once at a time")
+	// It fails only for a flag that is not there.
+	_ = cmd.RegisterFlagCompletionFunc("on-lost", cobra.FixedCompletions(onLost, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // complete parses the arguments and refuses invalid combinations of flags.
