@@ -80,10 +80,10 @@ a signal, or failed, with exit, message and maybe reason. A field other than exi
 missing if it is 0 or empty. What is not UTF-8 is also there as name_base64, id_base64
 or tenant_base64.
 
-Exit code: that of CMD; 128+n if signal n killed it, or stopped the wait; 75 if
-the permit was not acquired (-E changes it; with -E 0 only --json reports that), 76 if
-it was lost and CMD was not to go on, 125 if fairsem failed itself, such as without a server, 126 if CMD cannot
-be executed, 127 if it was not found, 2 for a wrong command line.`,
+Exit code: that of CMD; 128+n if signal n killed it, or stopped the wait; 75 if the permit
+was not acquired (-E changes it; with -E 0 only --json reports that), 76 if it was lost,
+unless CMD was to go on, 125 if fairsem failed itself, such as without a server, 126 if
+CMD cannot be executed, 127 if it was not found, 2 for a wrong command line.`,
 		Example: `  fairsem run nightly --limit 1 -n -E 0 --min-hold 1m -- /usr/local/bin/report
   fairsem run staging --limit 2 --wait 20m -- ./integration-tests.sh
   fairsem run render --limit 12 --tenant acme --share 2 --tenant-limit 8 -- ./render

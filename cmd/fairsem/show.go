@@ -43,8 +43,8 @@ With --json it is one JSON object: the fields of fairsem ls, and held_by and que
 lists of objects with id, label, tenant, token or position, weight, since, held_ms or
 waited_ms, and expires_in_ms, in held_by also numbers where units have any; and tenants,
 a list of objects with tenant, share, limit, used, holders, waiting and oldest_wait_ms,
-which is null if they cannot be read. What has an expires_in_ms of 0 has expired: it does
-not count, and is removed with the next change of the name.
+or null if they cannot be read. What has an expires_in_ms of 0 has expired: it does not
+count, and is removed with the next change of the name.
 What is not UTF-8 is also there as id_base64, label_base64 or tenant_base64.
 more_holders, more_waiters and more_tenants are how many --rows has left out. With
 --watch at most 20,000 tenants are read, or as many as --rows; tenants_unread is true if
