@@ -94,10 +94,6 @@ func (s *clientStream) finished(cc *grpc.ClientConn) func(error) {
 	return func(error) {
 		s.orphaned.Do(func() {
 			context.AfterFunc(&s.loan.Scope, s.loan.End)
-			if cc.GetState() == connectivity.Shutdown {
-				s.loan.End()
-				return
-			}
 			go s.endWith(cc) // ends with the loan, which is soon if the stream is read
 		})
 	}
