@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -227,9 +228,19 @@ func sentinelWorld(t *testing.T, opts fairsem.Options) (*world, *redistest.Senti
 	w := newWorld(t, func(testing.TB) redis.UniversalClient {
 		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: redistest.PrimaryName, SentinelAddrs: group.Addrs()})
 	})
-	w.ttl = 20 * time.Second
+	w.ttl = time.Minute
 	opts.TTL = w.ttl
 	return w, group, func() *fairsem.Semaphore { return w.of(w.clientOn(w.connect(), opts), w.limit) }
+}
+
+// rejoin makes a server a replica of the primary. The sentinels do that, too, but only after ten seconds.
+func rejoin(t *testing.T, group *redistest.Sentinel, server *redistest.Server) {
+	t.Helper()
+	primary, err := group.Primary()
+	require.NoError(t, err)
+	host, port, err := net.SplitHostPort(primary.Addr())
+	require.NoError(t, err)
+	require.NoError(t, server.Client().SlaveOf(t.Context(), host, port).Err())
 }
 
 func TestFailoverKeepsWhatReplicasAcknowledged(t *testing.T) {
@@ -249,7 +260,8 @@ func TestFailoverKeepsWhatReplicasAcknowledged(t *testing.T) {
 	}
 	require.NoError(t, old.Kill())
 	require.NoError(t, group.AwaitFailover(old))
-	require.NoError(t, old.Restart()) // as a replica; without it too few replicas acknowledge
+	require.NoError(t, old.Restart())
+	rejoin(t, group, old) // without it too few replicas acknowledge
 	w.release(p)
 	w.release(w.granted(waiter))
 	require.NoError(t, q.Context().Err())
@@ -297,8 +309,9 @@ func TestWithoutEnoughReplicasNothingIsGranted(t *testing.T) {
 // In an old file, a holder may still be a waiter.
 func TestHolderThatWaitsInAnOldFileRemainsTheHolder(t *testing.T) {
 	w, server := agedServer(t)
-	w.ttl = 2 * time.Second
-	a, b, newcomer := w.semaphore(), w.semaphore(), w.semaphore()
+	b, newcomer := w.semaphore(), w.semaphore()
+	w.ttl = 2 * time.Second // only what is in the old file is to expire
+	a := w.semaphore()
 	before := w.must(a.Acquire(t.Context(), 1))
 	waiter := w.queue(t.Context(), b, 1)
 	require.NoError(t, w.rdb.Save(t.Context()).Err())
@@ -315,8 +328,9 @@ func TestHolderThatWaitsInAnOldFileRemainsTheHolder(t *testing.T) {
 // If the server loses a release, the next holder must keep its permit.
 func TestHolderInAnOldFileDoesNotReplaceTheLaterHolder(t *testing.T) {
 	w, server := agedServer(t)
-	w.ttl = 2 * time.Second
-	a, b := w.semaphore(), w.semaphore()
+	b := w.semaphore()
+	w.ttl = 2 * time.Second // only what is in the old file is to expire
+	a := w.semaphore()
 	before := w.must(a.Acquire(t.Context(), 1))
 	require.NoError(t, w.rdb.Save(t.Context()).Err())
 	w.release(before)
