@@ -109,7 +109,7 @@ for i = first_id, last_id do
     state = TOO_BIG
   elseif tenancy and not tenancy.caught_up then
     state = EARLY
-  elseif now >= grace_until and holders + extra_weight + units <= limit 
+  elseif now >= grace_until and holders + extra_weight + units <= limit
     and (known and tenancy.is_next(known, units, math.max(last_number + 1, steady) - head_start) or not known and waiters == 0) then
     last_number = last_number < steady and steady or last_number + 1
     state, number = HELD, last_number

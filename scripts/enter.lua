@@ -4,9 +4,9 @@
 -- needs:    expire_at, keep, store_holders, tenancy
 -- provides: enter
 -- changes:  stored_numbered, weight_count
-local may_have_queue = { [2] = true, [5] = true } -- kinds of "plain"
 local function enter(due, granted, queued, new_weights)
-  if #new_weights > 0 or #queued > 0 and not may_have_queue[plain_kind(stored_plain)] or adds_numbers and not stored_numbered then end_plain() end
+  local may_wait = stored_plain and string.sub(stored_plain, -1) == "+"
+  if #new_weights > 0 or #queued > 0 and not may_wait or adds_numbers and not stored_numbered then end_plain() end
   if adds_numbers and not stored_numbered then
     keep("numbered", "1")
     stored_numbered = "1"
@@ -31,4 +31,3 @@ local function enter(due, granted, queued, new_weights)
     end
   end
 end
-

@@ -35,4 +35,3 @@ end
 -- No token of the epoch is below this one. Tokens may be ahead of the clock by which the epoch began.
 local first_token = state_lost and math.max(last_number + 1, steady) or nil
 reply[EPOCH], reply[SERVER] = epoch or 0, tonumber(server, 16) or 0
-

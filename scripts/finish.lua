@@ -1,4 +1,5 @@
--- finish.lua: what every script ends with: the grants that are possible now, the expiry of the keys, and the reply.
+-- finish.lua: what every full script ends with that can grant or remove something: the grants that are possible now, the expiry of the
+-- keys, and the reply.
 --
 -- needs:    SECOND, clock_ahead, declared_spec, declares, epoch, expire_at, expired_count, extra_weight, first_token, forecast, grace_until,
 --           granted_count, grants, had_queue, keep, limit, messages, notify_heads, now, numbering, pinned, promote, record_pace, remaining,

@@ -9,7 +9,7 @@
 -- A plain script follows the same rules as the full one in fewer steps, and leaves to it whatever is not usual. What is stored may be any text,
 -- so whatever is not certainly right is not usual: NaN is neither more nor less.
 --
--- needs:    known_epoch, limit_form
+-- needs:    counter, known_epoch, lease, limit_form, meta, owner, since, timeout
 -- provides: LAYOUT, LINGER, epoch, expire_at, format, holders, last_number, limit, marked_at, micros, now,
 --           plain_flag, renew_keys, server
 local LAYOUT, LINGER, FARTHEST = "2", 10000, 32 * 86400000 -- ms; as in semaphore.lua
@@ -36,4 +36,3 @@ end
 -- The server is the one that meta names: else it may have lost state.
 local info = redis.pcall("INFO", "replication")
 if type(info) ~= "string" or not server or #server ~= 12 or not string.find(info, "master_replid:" .. server, 1, true) then return { 0 } end
-

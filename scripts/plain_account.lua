@@ -1,7 +1,7 @@
 -- plain_account.lua: what a tenant has, as accounts.lua stores it, for the plain scripts of names that tenants share while nobody waits. They
 -- decline unless all ids of the call are of that tenant, and all is counted.
 --
--- needs:    first_id, read_plain, tenant_of
+-- needs:    first_id, read_plain, tenant_of, tenants
 -- provides: counted, field, generation, last, most, newest_token, share, tenant, tenant_since, units
 local tenant = tenant_of(ARGV[first_id])
 for i = first_id + 1, #ARGV do

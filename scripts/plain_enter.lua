@@ -1,20 +1,14 @@
 -- plain_enter.lua: what the plain scripts that acquire have in common: it declines, before anything is written, unless all ids to release are
 -- holders, the new ids fit, and none of them is known. Then it stores the deadlines and the last number.
 --
--- needs:    count, expire_at, first_id, first_released, format, last_number, limit, micros, now
+-- needs:    count, counter, expire_at, first_id, first_released, format, holders, last_number, lease, limit, meta, micros, now,
+--           timeout
 -- provides: entries, expiry, first, new_keys, released
 -- changes:  count
 count = tonumber(count)
 local released = #ARGV + 1 - first_released
 if holders - released + count > limit then return { 0 } end
-if released > 0 then
-  local held, leaves = redis.call("ZMSCORE", owner, unpack(ARGV, first_released)), {}
-  for i = 1, released do
-    local id = ARGV[first_released + i - 1]
-    if not held[i] or leaves[id] then return { 0 } end
-    leaves[id] = true
-  end
-end
+-- include plain_holders.lua
 
 local deadline, expiry, new_keys = format("%d", now + lease), format("%d", expire_at), holders == released
 local entries = { deadline, ARGV[first_id] } -- for ZADD: score, id, ...

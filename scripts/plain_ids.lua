@@ -1,7 +1,7 @@
 -- plain_ids.lua: what the plain scripts of names with a queue have in common: they decline unless no lease has ended, all ids to release are
 -- holders, and none of the new ids is known.
 --
--- needs:    count, first_id, last_number, micros, now
+-- needs:    count, first_id, holders, last_number, leaves, micros, now, queue, timeout
 -- provides: BOUND, first_number, first_released, nearest, released, waiters
 -- changes:  count
 count = tonumber(count)
@@ -14,13 +14,8 @@ local first_number = last_number < micros and micros or last_number + 1 -- of wh
 local deadlines = redis.call("ZRANGE", timeout, 0, released, "WITHSCORES")
 local nearest = tonumber(deadlines[2])
 if nearest and nearest <= now or not nearest and holders + waiters > 0 then return { 0 } end
+-- include plain_holders.lua
 if released > 0 then
-  local held, leaves = redis.call("ZMSCORE", owner, unpack(ARGV, first_released)), {}
-  for i = 1, released do
-    local id = ARGV[first_released + i - 1]
-    if not held[i] or leaves[id] then return { 0 } end
-    leaves[id] = true
-  end
   nearest = nil -- of those that stay
   for i = #deadlines - 1, 1, -2 do
     if not leaves[deadlines[i]] then nearest = tonumber(deadlines[i + 1]) end

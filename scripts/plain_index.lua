@@ -2,7 +2,7 @@
 -- from its beginning, unless it once had a member that was not short: then it has an index. The member is removed at once. If it could stay, it
 -- would be a waiter whose lease has ended.
 --
--- needs:    crowds, format, now, paced, queued, remaining
+-- needs:    crowds, format, now, paced, queued, remaining, timeout
 if paced and remaining + queued >= 16 then
   local long = string.rep("-", 65) -- zset-max-listpack-value is 64
   if redis.pcall("ZREM", timeout, long) == 0 then -- else it cannot be removed: the right is missing

@@ -1,6 +1,11 @@
--- plain_leave.lua: what the plain scripts that release have in common: it declines, before anything is written, unless all ids are holders.
+-- plain_leave.lua: what the plain scripts that release have in common: it declines, before anything is written, unless the name is plain and
+-- all ids are holders.
 --
--- provides: expire_at, renew_keys
+-- needs:    limit_form, meta, owner, timeout
+-- provides: LAYOUT, LINGER, expire_at, renew_keys
+local LAYOUT, LINGER = "2", 10000 -- ms; as in semaphore.lua
+local layout, plain = unpack(redis.call("HMGET", meta, "layout", "plain"), 1, 2)
+if layout ~= LAYOUT or not plain or not string.find(plain, limit_form) then return { 0 } end
 for _, token in ipairs(redis.call("ZMSCORE", owner, unpack(ARGV))) do
   if not token then return { 0 } end
 end

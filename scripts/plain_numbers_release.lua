@@ -5,9 +5,7 @@
 -- Returns 1: all were holders, and are released; or 0: release must answer
 -- First write: ZREM, so that it works under OOM.
 local owner, timeout, counter, meta, numbers = unpack(KEYS)
-local LAYOUT, LINGER = "2", 10000 -- ms; as in semaphore.lua
-local layout, plain = unpack(redis.call("HMGET", meta, "layout", "plain"), 1, 2)
-if layout ~= LAYOUT or not plain or not string.find(plain, "#", 1, true) then return { 0 } end
+local limit_form = "^%d+#$"
 
 local stored = redis.call("ZCARD", numbers)
 redis.call("ZCARD", timeout) -- which must have been read before the first write

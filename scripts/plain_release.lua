@@ -6,9 +6,7 @@
 -- Returns 1: all were holders, and are released; or 0: release must answer
 -- First write: ZREM, so that it works under OOM.
 local owner, timeout, counter, meta = unpack(KEYS)
-local LAYOUT, LINGER = "2", 10000 -- ms; as in semaphore.lua
-local layout, plain = unpack(redis.call("HMGET", meta, "layout", "plain"), 1, 2)
-if layout ~= LAYOUT or not tonumber(plain) then return { 0 } end
+local limit_form = "^%d+$"
 
 -- include plain_leave.lua
 redis.call("ZREM", timeout, unpack(ARGV)) -- first, because this key may not have been read yet

@@ -1,6 +1,6 @@
 -- plain_renew.lua: what a plain script ends with: when the keys that it knows expire. The others do not exist.
 --
--- needs:    expire_at, renew_keys
+-- needs:    expire_at, meta, renew_keys
 if renew_keys then
   local pinned = redis.call("HGET", meta, "pinned")
   for _, key in ipairs(KEYS) do

@@ -1,8 +1,9 @@
 -- plain_store.lua: what the plain scripts of names with a queue have in common once it is decided who is granted something. It declines
 -- in cases that are not worth repeating here; then it writes, and publishes what others must know.
 --
--- needs:    SECOND, count, epoch, expire_at, first_id, first_number, first_released, format, head_start, heads, held, marked_at,
---           micros, nearest, now, plain_flag, promoted, record_pace, released, remaining, renew_keys, waits
+-- needs:    BOUND, LINGER, SECOND, caller, count, counter, epoch, expire_at, first_id, first_number, first_released, format,
+--           head_start, heads, held, holders, lease, marked_at, meta, micros, nearest, now, owner, plain_flag, promoted, queue,
+--           record_pace, released, remaining, renew_keys, reply, size, timeout, waiters, waits, wake
 -- provides: expiry, first_new, had_queue, may_wait, messages, paced, queued, recorded_at, steady
 -- changes:  expire_at, renew_keys, size
 local comes_first = remaining > 0 and count > 0 and not (nearest and nearest <= now + lease) -- the full script has others poll for a nearer deadline

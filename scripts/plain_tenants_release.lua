@@ -7,9 +7,7 @@
 -- First write: ZREM, so that it works under OOM.
 local owner, timeout, counter, meta, tenants = unpack(KEYS)
 local first_id = 1
-local LAYOUT, LINGER = "2", 10000 -- ms; as in semaphore.lua
-local layout, plain = unpack(redis.call("HMGET", meta, "layout", "plain"), 1, 2)
-if layout ~= LAYOUT or not plain or not string.find(plain, "^%d+@$") then return { 0 } end
+local limit_form = "^%d+@$"
 
 -- include plain_leave.lua
 -- include tenant_ids.lua

@@ -97,4 +97,3 @@ local function reap()
   if remaining > 0 then reply[MORE] = 1 end
   if counts_expired then expired_count = before - holders end
 end
-

@@ -1,4 +1,4 @@
--- semaphore.lua: what every script begins with: the keys, the arguments that all verbs have, and what is stored. The file
+-- semaphore.lua: what every full script begins with: the keys, the arguments that all verbs have, and what is stored. The file
 -- of a verb includes this one and then others that it shares: scripts.go puts each in the place of the line that names
 -- it. So they are one piece of code and see each other's locals. At its top each says what it needs of those before it,
 -- besides what is declared here, what it provides for those after it, and which variables of others it changes.
@@ -34,7 +34,7 @@
 --         room     for a rate, the units available after the call; else 0
 --         server   which server this is; 0: unknown
 --         plain    1: the next call may be plain_acquire or plain_release; 2: plain_queue; 3: plain_numbers_acquire or
---                  plain_numbers_release; 4: plain_tenants; 0: none of these
+--                  plain_numbers_release; 4: plain_tenants_acquire or plain_tenants_release; 5: plain_tenants; 0: none
 --         waiters  how many wait in the queue after the call
 --         results  state, number of each id: HELD and its token, WAITING and its position, else 0; 0 also
 --                  where the verb does not know the number
@@ -140,4 +140,3 @@ local function identity()
   if at then return string.sub(info, at + 14, at + 25), info end
   return string.match(stored_server or "", "^%x?%x?%x?%x?%x?%x?%x?%x?%x?%x?%x?%x?$") or "", ""
 end
-

@@ -50,7 +50,7 @@ func (g Grant) Equal(other Grant) bool {
 	return g.Seq == other.Seq && g.Position == other.Position && g.Token == other.Token && slices.Equal(g.Numbers, other.Numbers)
 }
 
-// Reply is what finish.lua returns, as one list of numbers.
+// Reply is what the full scripts that can change something return, as one list of numbers.
 type Reply struct {
 	Since   int64         // when this client first used the limit that was sent
 	Next    time.Duration // until the nearest deadline; negative: not reported
@@ -67,7 +67,7 @@ type Reply struct {
 // ErrReply means that a reply has another form.
 var ErrReply = errors.New("unexpected reply from a script: is another program using its keys?")
 
-// Head is the count of numbers with which every reply begins.
+// Head is the count of numbers with which every [Reply] begins.
 const Head = 8
 
 // numberMark, where a grant has a position, is that of a token and one number of its units.

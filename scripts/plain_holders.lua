@@ -1,0 +1,13 @@
+-- plain_holders.lua: the plain scripts that release ids and acquire others decline unless each id to release is a holder, and is there
+-- once.
+--
+-- needs:    first_released, owner, released
+-- provides: leaves
+local leaves = {}
+if released > 0 then
+  for i, token in ipairs(redis.call("ZMSCORE", owner, unpack(ARGV, first_released))) do
+    local id = ARGV[first_released + i - 1]
+    if not token or leaves[id] then return { 0 } end
+    leaves[id] = true
+  end
+end
