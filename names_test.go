@@ -89,7 +89,7 @@ func TestListAmongManyKeysFindsAllNames(t *testing.T) {
 func TestListInAClusterHasTheNamesOfThePrimariesThatAnswer(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.NewCluster(t)
-	c, err := fairsem.New(cluster.Client(), fairsem.Options{TTL: time.Second})
+	c, err := fairsem.New(cluster.Client(), fairsem.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() }) // a primary is gone
 	var want []string

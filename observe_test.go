@@ -377,8 +377,8 @@ func TestLossThatARenewalFindsIsReported(t *testing.T) {
 	require.ErrorIs(t, l.Err, fairsem.ErrLost)
 	require.ErrorContains(t, l.Err, "it is not in Redis any more")
 	require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
-	w.finish(c, d)
-	assert.Equal(t, []string{"Granted", "Lost"}, d.kinds())
+	w.finishAfterAnOutage(c, d) // on a busy machine a renewal may fail
+	assert.Equal(t, []string{"Granted", "Lost"}, d.kinds(p.ID()))
 }
 
 func TestLossThatTheReleaseFindsIsReportedInsteadOfTheRelease(t *testing.T) {

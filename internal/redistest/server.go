@@ -30,7 +30,7 @@ var (
 const (
 	startTries   = 20
 	startTimeout = 15 * time.Second
-	doTimeout    = time.Second
+	doTimeout    = 5 * time.Second
 )
 
 // Server is one redis-server process that this package started. Its methods may be called from any goroutine.
