@@ -10,8 +10,8 @@ import (
 )
 
 type limitOptions struct {
-	flags requestFlags
-	job   run.RateJob
+	common requestFlags
+	job    run.RateJob
 }
 
 func newLimit() *cobra.Command {
@@ -60,13 +60,13 @@ if it was not found, 2 for a wrong command line.`,
 		RunE:              ownFailure(o.complete, func(cmd *cobra.Command) error { return o.job.Run(cmd.Context()) }),
 		ValidArgsFunction: completeCommand(2),
 	}
-	o.flags.define(cmd)
+	o.common.flags(cmd)
 	return cmd
 }
 
 // complete parses the arguments and refuses invalid combinations of flags.
 func (o *limitOptions) complete(cmd *cobra.Command) error {
-	words, err := o.flags.parseArgs(cmd, "fairsem limit NAME RATE -- CMD", "NAME", "RATE")
+	words, err := o.common.parseArgs(cmd, "fairsem limit NAME RATE -- CMD", "NAME", "RATE")
 	if err != nil {
 		return err
 	}
@@ -74,10 +74,10 @@ func (o *limitOptions) complete(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if len(o.flags.request.Command) > 0 && !run.CanBecome {
+	if len(o.common.request.Command) > 0 && !run.CanBecome {
 		return exit.Usagef("limit needs a Unix system to run a command: leave the command out, and run it after fairsem")
 	}
-	err = o.flags.check(rate.units, fmt.Sprintf("the %d of RATE", rate.units))
-	o.job = run.RateJob{Request: o.flags.request, Units: rate.units, Window: rate.window}
+	err = o.common.complete(rate.units, fmt.Sprintf("the %d of RATE", rate.units))
+	o.job = run.RateJob{Request: o.common.request, Units: rate.units, Window: rate.window}
 	return err
 }

@@ -71,7 +71,7 @@ if signal n stopped it.`,
 		RunE:              ownFailure(o.complete, o.run),
 	}
 	o.connection.flags(cmd.Flags())
-	o.watch.define(cmd)
+	o.watch.flags(cmd)
 	cmd.Flags().BoolVar(&o.busy, "busy", false, "only names with a holder or a waiter")
 	return cmd
 }

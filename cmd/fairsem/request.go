@@ -15,7 +15,7 @@ type requestFlags struct {
 	passURL    bool
 }
 
-func (w *requestFlags) define(cmd *cobra.Command) {
+func (w *requestFlags) flags(cmd *cobra.Command) {
 	// What is after -- is CMD, and nothing else can be.
 	cmd.SetFlagErrorFunc(wrongFlag(`flags of CMD go after "--"; NAME cannot begin with "-"`))
 	f := cmd.Flags()
@@ -64,8 +64,8 @@ func (w *requestFlags) parseArgs(cmd *cobra.Command, form string, words ...strin
 	return before, nil
 }
 
-// check refuses invalid flags and completes the request. source is where the limit comes from, for errors.
-func (w *requestFlags) check(limit int64, source string) (err error) {
+// complete refuses invalid flags and completes the request. source is where the limit comes from, for errors.
+func (w *requestFlags) complete(limit int64, source string) (err error) {
 	r := &w.request
 	switch {
 	case r.Weight < 1 || r.Weight > limit:

@@ -11,8 +11,8 @@ import (
 )
 
 type runOptions struct {
-	flags requestFlags
-	job   run.PermitJob
+	common requestFlags
+	job    run.PermitJob
 }
 
 var onLost = []cobra.Completion{
@@ -92,13 +92,13 @@ CMD cannot be executed, 127 if it was not found, 2 for a wrong command line.`,
 		RunE:              ownFailure(o.complete, func(cmd *cobra.Command) error { return o.job.Run(cmd.Context()) }),
 		ValidArgsFunction: completeCommand(1),
 	}
-	o.define(cmd)
+	o.flags(cmd)
 	return cmd
 }
 
-func (o *runOptions) define(cmd *cobra.Command) {
+func (o *runOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	o.flags.define(cmd)
+	o.common.flags(cmd)
 	f.Int64Var(&o.job.Limit, "limit", 0, "units in use at once, everywhere together (required)")
 	f.DurationVar(&o.job.TTL, "ttl", runTTL, "lease of the permit, which expires without renewals; choose it longer than outages to survive")
 	f.StringVar(&o.job.OnLost, "on-lost", run.OnLostTerm, "what to do with CMD when the permit is lost: term, kill or ignore")
@@ -111,19 +111,25 @@ func (o *runOptions) define(cmd *cobra.Command) {
 
 // complete parses the arguments and refuses invalid combinations of flags.
 func (o *runOptions) complete(cmd *cobra.Command) error {
-	if _, err := o.flags.parseArgs(cmd, "fairsem run NAME --limit N -- CMD", "NAME"); err != nil {
+	if _, err := o.common.parseArgs(cmd, "fairsem run NAME --limit N -- CMD", "NAME"); err != nil {
 		return err
 	}
 	f := cmd.Flags()
 	if !f.Changed("kill-after") {
 		o.job.KillAfter = run.MaxKillAfter(o.job.TTL)
 	}
-	return o.check(f.Changed("limit"))
+	if err := o.check(f.Changed("limit")); err != nil {
+		return err
+	}
+	err := o.common.complete(o.job.Limit, fmt.Sprintf("--limit %d", o.job.Limit))
+	o.job.Request = o.common.request
+	return err
 }
 
+// check refuses a missing command and invalid flags of run itself.
 func (o *runOptions) check(limited bool) error {
 	switch {
-	case len(o.flags.request.Command) == 0:
+	case len(o.common.request.Command) == 0:
 		return exit.Usagef("the command is missing: put it after --, or give -c")
 	case !limited:
 		return exit.Usagef("--limit is missing: say how many units may be in use at once")
@@ -139,7 +145,5 @@ func (o *runOptions) check(limited bool) error {
 		return exit.Usagef("--kill-after %v is too long for --ttl %v: at most %v, or the units are granted again while CMD still runs; make --ttl longer",
 			o.job.KillAfter, o.job.TTL, run.MaxKillAfter(o.job.TTL))
 	}
-	err := o.flags.check(o.job.Limit, fmt.Sprintf("--limit %d", o.job.Limit))
-	o.job.Request = o.flags.request
-	return err
+	return nil
 }

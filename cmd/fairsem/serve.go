@@ -121,7 +121,7 @@ without a server or where the port is taken; 2 for a wrong command line.`,
   fairsem serve --listen 0.0.0.0:7420 --tls-cert page.crt --tls-key page.key`,
 		Args:              onePattern,
 		ValidArgsFunction: completeNames,
-		RunE:              ownFailure(o.check, o.serve),
+		RunE:              ownFailure(o.complete, o.serve),
 	}
 	o.flags(cmd)
 	return cmd
@@ -146,8 +146,8 @@ func (o *serveOptions) flags(cmd *cobra.Command) {
 // hostName is what browsers send as the name of a host: of any other alphabet they send the xn-- form.
 var hostName = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?$`)
 
-// check refuses invalid combinations of flags, and reads the token.
-func (o *serveOptions) check(cmd *cobra.Command) (err error) {
+// complete refuses invalid combinations of flags, and reads the token and the certificate.
+func (o *serveOptions) complete(cmd *cobra.Command) (err error) {
 	if o.pattern, err = parsePattern(cmd.Flags().Args()); err != nil {
 		return err
 	}

@@ -298,7 +298,7 @@ func TestChangesFromBeyondThisMachineNeedTLS(t *testing.T) {
 		o.flags(cmd)
 		args := append(strings.Fields(line), "--allow-writes", "--token-file", token, "--redis", "redis://127.0.0.1:1")
 		require.NoError(t, cmd.ParseFlags(args))
-		err := o.check(cmd)
+		err := o.complete(cmd)
 		if want == "" {
 			assert.NoError(t, err, line)
 		} else {

@@ -62,7 +62,7 @@ command line, 125 if the server did not answer, 128+n if signal n stopped it.`,
 		RunE:              ownFailure(o.complete, o.run),
 	}
 	o.connection.flags(cmd.Flags())
-	o.watch.define(cmd)
+	o.watch.flags(cmd)
 	cmd.Flags().IntVar(&o.rows, "rows", usualRows, "show at most `N` holders, N waiters and N tenants")
 	return cmd
 }

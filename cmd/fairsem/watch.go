@@ -25,7 +25,7 @@ const howWatched = `After --watch has shown a first result, an error of the serv
 error is shown, in a pipe once on standard error, and polling continues. On a
 terminal a result that should be newer says how old it is.`
 
-func (w *watchFlags) define(cmd *cobra.Command) {
+func (w *watchFlags) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&w.json, "json", false, "write JSON")
 	f.BoolVar(&w.watch, "watch", false, "poll until stopped")
@@ -35,6 +35,7 @@ func (w *watchFlags) define(cmd *cobra.Command) {
 // shortestInterval bounds the load of polling, also of top and serve.
 const shortestInterval = 100 * time.Millisecond
 
+// check refuses invalid flags.
 func (w *watchFlags) check(cmd *cobra.Command) error {
 	switch {
 	case w.interval < shortestInterval:
