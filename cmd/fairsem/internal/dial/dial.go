@@ -11,7 +11,9 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -47,6 +49,9 @@ func Parse(rawURL string) (*Server, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Fragment != "" || u.Opaque != "" || u.Scheme == "unix" && u.Host != "" {
 		return nil, errURL // go-redis would leave out what it does not understand
+	}
+	if !possible(u.Query()) {
+		return nil, errURL
 	}
 	certs, err := clientCertificate(u)
 	if err != nil {
@@ -96,15 +101,14 @@ func identify(config *tls.Config, certs []tls.Certificate) {
 
 func parseSingle(u *url.URL, certs []tls.Certificate) (*Server, error) {
 	opts, err := redis.ParseURL(u.String())
-	if err != nil || !possible(opts.PoolSize, opts.MinIdleConns, opts.MaxIdleConns, opts.MaxActiveConns, opts.MaxConcurrentDials, opts.PipelinePoolSize) {
+	if err != nil {
 		return nil, errURL
 	}
 	identify(opts.TLSConfig, certs)
 	client := func(brief bool) redis.UniversalClient {
 		o := *opts
 		if brief {
-			o.MaxRetries, o.DialerRetries = -1, 1
-			o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, dialTimeout, dialTimeout
+			once(&o.MaxRetries, &o.DialerRetries, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout)
 		}
 		return redis.NewClient(&o)
 	}
@@ -116,7 +120,7 @@ func parseCluster(u *url.URL, certs []tls.Certificate) (*Server, error) {
 		return nil, errors.New("an address of a cluster with a path: leave it out, a cluster has one database")
 	}
 	opts, err := redis.ParseClusterURL(u.String())
-	if err != nil || !possible(opts.PoolSize, opts.MinIdleConns, opts.MaxIdleConns, opts.MaxActiveConns, opts.MaxConcurrentDials, opts.PipelinePoolSize) || !plain(opts.Addrs) {
+	if err != nil || !plain(opts.Addrs) {
 		return nil, errURL
 	}
 	identify(opts.TLSConfig, certs)
@@ -124,8 +128,8 @@ func parseCluster(u *url.URL, certs []tls.Certificate) (*Server, error) {
 		o := *opts
 		o.Addrs = slices.Clone(o.Addrs) // go-redis writes behind its end
 		if brief {
-			o.MaxRedirects, o.MaxRetries, o.DialerRetries = -1, -1, 1
-			o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, dialTimeout, dialTimeout
+			o.MaxRedirects = -1
+			once(&o.MaxRetries, &o.DialerRetries, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout)
 		}
 		return redis.NewClusterClient(&o)
 	}
@@ -142,8 +146,7 @@ func parseSentinel(u *url.URL, certs []tls.Certificate) (*Server, error) {
 	client := func(brief bool) redis.UniversalClient {
 		o := *opts
 		if brief {
-			o.MaxRetries, o.DialerRetries = -1, 1
-			o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, dialTimeout, dialTimeout
+			once(&o.MaxRetries, &o.DialerRetries, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout)
 		}
 		return redis.NewFailoverClient(&o)
 	}
@@ -163,7 +166,7 @@ func sentinelOptions(u *url.URL) (*redis.FailoverOptions, error) {
 		u.Host = net.JoinHostPort(cmp.Or(u.Hostname(), "localhost"), "26379")
 	}
 	opts, err := redis.ParseFailoverURL(u.String())
-	if err != nil || !possible(opts.PoolSize, opts.MinIdleConns, opts.MaxIdleConns, opts.MaxActiveConns, opts.MaxConcurrentDials, opts.PipelinePoolSize) || !plain(opts.SentinelAddrs) {
+	if err != nil || !plain(opts.SentinelAddrs) {
 		return nil, errURL
 	}
 	if opts.MasterName == "" {
@@ -182,9 +185,26 @@ func plain(addrs []string) bool {
 	return !slices.ContainsFunc(addrs, func(addr string) bool { return strings.Contains(addr, "@") })
 }
 
-// possible reports whether a pool can have these sizes: go-redis panics where it cannot. -1 is none, 0 the default.
-func possible(sizes ...int) bool {
-	return slices.Min(sizes) >= -1 && slices.Max(sizes) <= math.MaxUint16 && sizes[0] >= 0
+// possible reports whether pools can have the sizes that these parameters of a URL ask for: go-redis panics where they cannot. -1 is none,
+// 0 the default. It leaves it to go-redis to refuse what is no number.
+func possible(q url.Values) bool {
+	for _, name := range []string{"pool_size", "min_idle_conns", "max_idle_conns", "max_active_conns", "max_concurrent_dials", "pipeline_pool_size"} {
+		for _, value := range q[name] {
+			size, err := strconv.Atoi(value)
+			if err == nil && (size < -1 || size > math.MaxUint16 || size < 0 && name == "pool_size") {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// once has a client try each step once, and for a short time.
+func once(retries, dials *int, timeouts ...*time.Duration) {
+	*retries, *dials = -1, 1
+	for _, timeout := range timeouts {
+		*timeout = dialTimeout
+	}
 }
 
 // Client makes a client, which is the caller's to close. It does no I/O.
