@@ -161,6 +161,26 @@ func TestReleaseOfAWeightedThatWasConfirmedIsNotReportedAsUnanswered(t *testing.
 	}
 }
 
+// Close ended between the refusal of a release and its report.
+func TestCloseReturnsAfterAReleaseThatIsUnderWayHasBeenReported(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		reported := recordEvents(c)
+		sem, err := c.Weighted("a", 5)
+		require.NoError(t, err)
+		go func() { // ends with abandon
+			assert.NoError(t, sem.Acquire(background, 1))
+			sem.Release(1)
+		}()
+		w.carries("acquire a: 1").grantAll(10)
+		w.carries("release a: 1")
+		for _, v := range c.everyState() {
+			v.abandon() // so the Release ends
+		}
+		c.events.close()
+		assert.Contains(t, reported(), "Unreturned release fairsem: Redis unavailable: no answer from Redis for 5s: no answer in time")
+	})
+}
+
 // handler is a slog.Handler whose second record is a mistake of its own.
 type handler struct {
 	slog.Handler

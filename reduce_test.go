@@ -41,15 +41,6 @@ func (f *flight) kept() any {
 func (f *flight) isHeld(epoch int64) { f.answers(1, -1, 0, epoch, int64(protocol.Held), 10) }
 func (f *flight) isGone(epoch int64) { f.answers(1, -1, 0, epoch, int64(protocol.Gone), 0) }
 
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
 func TestPartsReleasedWhileACallIsInFlightShareTheNextCall(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 9)
@@ -238,7 +229,7 @@ func TestWeightedReleasesWholePermitsWherePossible(t *testing.T) {
 			w.hold(p)
 		}
 		var got []string
-		for _, g := range w.take(c.n) {
+		for _, g := range w.deduct(c.n) {
 			text := fmt.Sprint(g.units)
 			if g.part {
 				text += fmt.Sprint(" of ", g.permit.ticket.weight)

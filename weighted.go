@@ -140,7 +140,7 @@ func (w *Weighted) Acquire(ctx context.Context, n int64) error {
 	asked := time.Now()
 	p, err := w.sem.acquire(ctx, "acquire", n, untilFits)
 	if n > protocol.MaxUnits || errors.Is(err, ErrExceedsLimit) { // nothing was asked, because no limit can grow so far
-		err = wrap("acquire", w.sem.name, w.sem.pause(ctx, math.MaxInt64, w.sem.options().latest(asked)))
+		err = wrap("acquire", w.sem.name, w.sem.sleep(ctx, math.MaxInt64, w.sem.options().latest(asked)))
 	}
 	switch {
 	case err == nil:
@@ -152,7 +152,7 @@ func (w *Weighted) Acquire(ctx context.Context, n int64) error {
 	return err
 }
 
-// brief is how long calls without a context wait for Redis.
+// brief is a TTL, and at most 10 s: the timeout of calls without a context, and three times the pause of calls above the limit.
 func (c *Client) brief() time.Duration { return min(c.ttl, defaultTTL) }
 
 // TryAcquire acquires n units without waiting in the queue, and reports whether it did. It returns false if they are not free, if
@@ -166,6 +166,9 @@ func (w *Weighted) TryAcquire(n int64) bool {
 	}
 	if w.sem == nil {
 		panic("fairsem: TryAcquire of a zero Weighted: make it with Client.Weighted")
+	}
+	if w.sem.client.events.begin() { // until the error that it cannot return is reported
+		defer w.sem.client.events.end()
 	}
 	ctx, cancel := context.WithTimeout(background, w.sem.client.brief())
 	defer cancel()
@@ -198,9 +201,12 @@ func (w *Weighted) hold(p *Permit) {
 // continues in the background, and what does not get through is free one TTL after the last renewal of its permit.
 func (w *Weighted) Release(n int64) {
 	mustNotBeNegative(n)
-	parts := w.take(n)
+	parts := w.deduct(n)
 	if len(parts) == 0 {
 		return
+	}
+	if w.sem.client.events.begin() {
+		defer w.sem.client.events.end()
 	}
 	for i := range parts {
 		parts[i].send()
@@ -224,48 +230,45 @@ type partialRelease struct {
 	taken  <-chan struct{} // of a part: closed when Redis has confirmed it
 }
 
-func (g *partialRelease) send() {
-	if g.part {
-		g.taken = g.permit.ticket.state.reduce(g.permit.ticket, g.units)
+func (p *partialRelease) send() {
+	if p.part {
+		p.taken = p.permit.ticket.state.reduce(p.permit.ticket, p.units)
 	} else {
-		g.permit.leave()
+		p.permit.leave()
 	}
 }
 
 // await waits until Redis has confirmed the release, or until enough is closed. It returns how the units were lost if they
 // were lost before.
-func (g *partialRelease) await(enough <-chan struct{}) error {
-	t := g.permit.ticket
-	if why := t.hold.ended(); !g.part && errors.Is(why, ErrLost) {
+func (p *partialRelease) await(enough <-chan struct{}) error {
+	t := p.permit.ticket
+	if why := t.hold.ended(); !p.part && errors.Is(why, ErrLost) {
 		return why
 	}
 	select {
-	case <-g.taken:
-		return nil
+	case <-p.taken:
 	case <-t.released:
-		return g.released()
 	case <-enough:
 	}
-	select { // once more: of several that are ready, select chooses any
-	case <-g.taken:
+	switch { // whichever of several that were ready was chosen
+	case isClosed(p.taken):
 		return nil
-	case <-t.released:
-		return g.released()
-	default:
-		return failure.ErrNoAnswer
+	case isClosed(t.released):
+		return p.released()
 	}
+	return failure.ErrNoAnswer
 }
 
 // released is the outcome once nothing of the permit is left.
-func (g *partialRelease) released() error {
-	if g.part {
+func (p *partialRelease) released() error {
+	if p.part {
 		return nil // the rest was lost, or released
 	}
-	return g.permit.ticket.releaseErr
+	return p.permit.ticket.releaseErr
 }
 
-// take deducts n units from those of the caller and returns what is to be released for them.
-func (w *Weighted) take(n int64) (all []partialRelease) {
+// deduct takes n units from those of the caller and returns what is to be released for them.
+func (w *Weighted) deduct(n int64) (all []partialRelease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n > w.total {
@@ -388,12 +391,11 @@ func (w *Weighted) Err() error {
 	return wrap("hold", w.sem.name, fmt.Errorf("%w: %d of %d units", why, lost, w.total))
 }
 
-// OnLost has f called whenever units are lost that the caller has: with how many, and with an error that is [ErrLost], and [ErrEvicted]
-// if any of them were evicted. It comes before Redis can let the next one in, or after an eviction at once, as the end of
-// [Permit.Context] does, from one goroutine of the Client, which reports in one call what is lost at the same time or while f runs: an f
-// that takes long is late for what is lost next. It may also come from the Release that found out, which then released nothing. f
-// replaces the function that was there before, and is not called for units that were lost before OnLost. [Client.Close] waits some
-// seconds for f, so f must not call it.
+// OnLost sets the function that is called when the caller loses units. n is their number; err is [ErrLost], and also [ErrEvicted] if any
+// were evicted. The call begins before the units can be granted to anyone else; after an eviction, right after. Calls come from one
+// goroutine at a time, except from a Release that discovers a loss, which then released nothing. Losses during a call are reported together
+// in the next one. f replaces the previous function, and is not called for units that were lost before OnLost. It must not call
+// [Client.Close], which waits some seconds for it.
 func (w *Weighted) OnLost(f func(n int64, err error)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
