@@ -13,7 +13,7 @@ func init() {
 }
 
 func waitAndQuote(ctx context.Context, limiter any, n int64) (remaining int64, err error) {
-	t, err := limiter.(*Limiter).take(ctx, "wait", n, inQueue)
+	t, err := limiter.(*Limiter).acquire(ctx, "wait", n, inQueue)
 	switch {
 	case err != nil && (t == nil || !t.refused): // Redis did not say it
 		return -1, err
@@ -24,7 +24,7 @@ func waitAndQuote(ctx context.Context, limiter any, n int64) (remaining int64, e
 }
 
 func withoutMaxWait(limit any) any {
-	patient := func(s *Semaphore) *Semaphore {
+	without := func(s *Semaphore) *Semaphore {
 		o := *s.options()
 		o.MaxWait = 0
 		return s.With(o)
@@ -32,13 +32,13 @@ func withoutMaxWait(limit any) any {
 	switch l := limit.(type) { // nil is left to the call, which says so
 	case *Semaphore:
 		if l != nil {
-			return patient(l)
+			return without(l)
 		}
 	case *Mutex:
-		return newMutex(patient(l.sem))
+		return newMutex(without(l.sem))
 	case *Limiter:
 		if l != nil {
-			return newLimiter(patient(l.semaphore))
+			return newLimiter(without(l.semaphore))
 		}
 	}
 	return limit

@@ -76,7 +76,7 @@ func TestFirstCheckAfterASuspensionLongerThanTheWindowFindsThePermitLost(t *test
 		"Release": func(t *testing.T, _ *Client, p *Permit) {
 			require.ErrorIs(t, p.Release(background), ErrLost)
 		},
-		"hold.take": func(t *testing.T, _ *Client, p *Permit) { assert.False(t, p.ticket.hold.take(nil)) },
+		"hold.claim": func(t *testing.T, _ *Client, p *Permit) { assert.False(t, p.ticket.hold.claim(nil)) },
 		"Weighted.Err": func(t *testing.T, c *Client, p *Permit) {
 			sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{client: c, name: "a"}}, held: make(heldPermits)}
 			sem.hold(p)

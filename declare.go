@@ -11,8 +11,8 @@ import (
 // clients is in force.
 // It forgets limits that were not used for long, so that names that come and go do not cost memory for ever. Once it has
 // forgotten some, it treats any limit that it does not know as one that is as old as the client: a forgotten limit cannot
-// replace one that was declared later. Of tenants it first stops to remember those that declare nothing but the defaults: these are as old
-// as the first use of the limit, so any number of them make it forget no other.
+// replace one that was declared later. When the memory for tenants is full, it no
+// longer records those that declare only the defaults. These count as old as the first use of the limit, so they push out no other entry.
 type declarations struct {
 	began time.Time
 
@@ -58,8 +58,8 @@ func (d *declarations) declare(name string, q protocol.LimitSpec) protocol.Decla
 	return protocol.Declaration{Spec: q, Age: time.Since(use.here)}
 }
 
-// declareTenant returns how long after the first use of a limit, or before it, its tenant was first declared as it is in a call that was
-// made when asked says. A call is repeated after its position was lost, and a permit restored long after it was acquired: what a later call
+// declareTenant returns how long after the first use of a limit, or before it, its tenant was first declared as it is in a call. asked
+// is when that was made. A call is repeated after its position was lost, and a permit restored long after it was acquired: what a later call
 // has declared stays newer.
 func (d *declarations) declareTenant(name string, q protocol.LimitSpec, a account, asked time.Time) time.Duration {
 	d.mu.Lock()

@@ -72,6 +72,6 @@
 //
 // The state is in up to ten keys for each name, all in one slot of a cluster, and only atomic scripts change them. Each removes
 // expired entries first, and then grants from the head of the queue for as long as the head fits. A client renews its
-// leases every third of a TTL, and trusts one from before it sent the question that Redis answered, by a monotonic clock that
+// leases every third of a TTL, and trusts one from the moment before it sent the query that Redis answered, by a monotonic clock that
 // counts suspensions of the machine. The keys, time, identities and the restoring of lost state are in docs/protocol.md.
 package fairsem

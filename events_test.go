@@ -279,7 +279,7 @@ func TestUnobservedEventsCostNoAllocation(t *testing.T) {
 			}
 			assert.False(t, e.wants(background))
 			a.reportWaiting(e)
-			a.hold.take(nil)
+			a.hold.claim(nil)
 			a.reportGranted(e)
 			a.reportNotAcquired(e, "a", failure)
 			a.reportLost(e, v.host.clock, a.whyOver(0))

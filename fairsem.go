@@ -27,7 +27,7 @@ type Client struct {
 	rdb        redis.UniversalClient
 	keyspace   protocol.Keyspace
 	label      string
-	shared     *pipeline.Pipeline // for all names, except in a cluster
+	shared     *pipeline.Pipeline // for all names, except in a cluster; also for commands that concern no name
 	goroutines *goroutines.Group
 	pubsub     *pubsub.Hub
 	lastSeq    atomic.Int64

@@ -63,9 +63,9 @@ func (h *hold) context(values context.Context) context.Context {
 	return h.ctx
 }
 
-// take passes the permit to its caller. It returns false if the permit has ended, or nearly so, before the caller saw it.
+// claim passes the permit to its caller. It returns false if the permit has ended, or nearly so, before the caller saw it.
 // Otherwise it calls report, if that is not nil, before anything can be reported of the end of the permit.
-func (h *hold) take(report func()) bool {
+func (h *hold) claim(report func()) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.taken = h.over == nil && h.left() >= (window{ttl: h.ttl}).margin()

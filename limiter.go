@@ -64,7 +64,7 @@ func newLimiter(s *Semaphore) *Limiter { return &Limiter{s.Inspector, s} }
 // other errors are those of Acquire. After an error nothing counts; what Redis may have granted meanwhile is released, if it answers
 // again within a TTL and the window, or a minute where the window is longer.
 func (l *Limiter) Wait(ctx context.Context, n int64) error {
-	_, err := l.take(ctx, "wait", n, inQueue)
+	_, err := l.acquire(ctx, "wait", n, inQueue)
 	return err
 }
 
@@ -76,7 +76,7 @@ func (l *Limiter) Wait(ctx context.Context, n int64) error {
 // waiter leaves or expires meanwhile.
 // The errors are those of TryAcquire, but [ErrNotAcquired] only where CallOptions.MaxWait passed before Redis could say yes or no.
 func (l *Limiter) Allow(ctx context.Context, n int64) (Decision, error) {
-	t, err := l.take(ctx, "allow", n, atOnce)
+	t, err := l.acquire(ctx, "allow", n, atOnce)
 	switch {
 	case err == nil:
 		return Decision{Allowed: true, Remaining: t.quoted.left}, nil
@@ -86,7 +86,7 @@ func (l *Limiter) Allow(ctx context.Context, n int64) (Decision, error) {
 	return Decision{}, err
 }
 
-func (l *Limiter) take(ctx context.Context, op string, n int64, p patience) (*ticket, error) {
+func (l *Limiter) acquire(ctx context.Context, op string, n int64, mode waitMode) (*ticket, error) {
 	if l == nil || l.Inspector == nil {
 		return nil, wrap(op, "", errNoClient)
 	}
@@ -94,5 +94,5 @@ func (l *Limiter) take(ctx context.Context, op string, n int64, p patience) (*ti
 	if s.options().NoRefresh {
 		return nil, wrap(op, s.name, fmt.Errorf("%w: NoRefresh is for permits, and a Limiter has none", ErrInvalid))
 	}
-	return s.obtain(ctx, op, n, p)
+	return s.obtain(ctx, op, n, mode)
 }

@@ -240,7 +240,7 @@ func rejoin(t *testing.T, group *redistest.Sentinel, server *redistest.Server) {
 	require.NoError(t, err)
 	host, port, err := net.SplitHostPort(primary.Addr())
 	require.NoError(t, err)
-	require.NoError(t, server.Client().SlaveOf(t.Context(), host, port).Err())
+	require.NoError(t, server.Client().ReplicaOf(t.Context(), host, port).Err())
 }
 
 func TestFailoverKeepsWhatReplicasAcknowledged(t *testing.T) {

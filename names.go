@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem/internal/failure"
+	"github.com/fairsem/fairsem/internal/pubsub"
 	"github.com/fairsem/fairsem/internal/scan"
 )
 
@@ -89,9 +90,7 @@ func (c *Client) walk(ctx context.Context, share float64, found func(name string
 
 // scans returns a scan for each server that has keys of its own.
 func (c *Client) scans(ctx context.Context, share float64) ([]*scan.Scan, error) {
-	cluster, ok := c.rdb.(interface {
-		ForEachMaster(ctx context.Context, fn func(ctx context.Context, node *redis.Client) error) error
-	})
+	cluster, ok := c.rdb.(pubsub.Cluster)
 	if !ok {
 		return []*scan.Scan{scan.New(c.rdb, share)}, nil
 	}

@@ -126,8 +126,8 @@ type CallOptions struct {
 	// a call that has waited longer than that is granted first all the same. A call that does not wait has none.
 	HeadStart time.Duration
 
-	// MaxQueue, if above 0, makes Acquire return ErrQueueFull instead of becoming waiter number MaxQueue+1, where tenants share the
-	// name: of its tenant.
+	// MaxQueue, if above 0, bounds the queue: if that many calls wait already, Acquire returns ErrQueueFull. Where tenants share the
+	// name, only waiters of the same tenant count.
 	MaxQueue int64
 
 	// MaxWait, if above 0, is how long a call waits before it returns ErrNotAcquired. The context of the call can then be that

@@ -143,14 +143,11 @@ func (r releases) of(t *ticket) error {
 	}
 	select {
 	case <-t.released:
-		return t.releaseErr
 	case <-r.done:
 	case <-r.over:
 	}
-	select {
-	case <-t.released: // both channels were ready
+	if isClosed(t.released) { // whichever of several that were ready was chosen
 		return t.releaseErr
-	default:
 	}
 	unanswered := fmt.Errorf("%w, and it goes on in the background", unavailable(time.Since(r.began), t.state.pipeline.Failure()))
 	if err := ended(r.ctx); err != nil {

@@ -20,7 +20,7 @@ func (v *nameState) reduce(t *ticket, n int64) <-chan struct{} {
 	t.parts.released += n
 	p := part{t.parts.released, make(chan struct{})}
 	t.parts.waits = append(t.parts.waits, p)
-	t.endLocked() // who waits for a part waits for the end, too
+	t.endLocked() // a caller that waits for a part also waits for the end
 	v.reduceLocked(t)
 	return p.confirmed
 }

@@ -116,7 +116,7 @@ func TestRateLimitReportsNoGrantThatDoesNotCount(t *testing.T) {
 		require.NoError(t, err)
 		w.carries("acquire a: 1").grantAll(10)
 		synctest.Wait()
-		require.True(t, a.hold.take(nil))
+		require.True(t, a.hold.claim(nil))
 		a.state.close() // between the two steps of await
 		assert.False(t, a.state.removeRateGrant(a))
 		assert.Empty(t, reported())
@@ -125,21 +125,22 @@ func TestRateLimitReportsNoGrantThatDoesNotCount(t *testing.T) {
 
 // slowMasters is a cluster whose primaries reply late.
 type slowMasters struct {
-	*redis.Client
+	*redis.ClusterClient
+	node           *redis.Client
 	called, resume chan struct{}
 }
 
 func (s slowMasters) ForEachMaster(ctx context.Context, f func(context.Context, *redis.Client) error) error {
 	close(s.called)
 	<-s.resume
-	return f(ctx, s.Client)
+	return f(ctx, s.node)
 }
 
 func TestCanceledListReadsNothingThatIsStillWritten(t *testing.T) {
 	t.Parallel()
-	rdb := redis.NewClient(&redis.Options{})
-	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-	masters := slowMasters{rdb, make(chan struct{}), make(chan struct{})}
+	node, rdb := redis.NewClient(&redis.Options{}), redis.NewClusterClient(&redis.ClusterOptions{})
+	t.Cleanup(func() { assert.NoError(t, errors.Join(node.Close(), rdb.Close())) })
+	masters := slowMasters{rdb, node, make(chan struct{}), make(chan struct{})}
 	c, err := New(masters, Options{})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -111,18 +111,18 @@ func (s *Semaphore) do(ctx context.Context, op string, n int64, fn func(context.
 	return fn(leaseContext{inner, &p.ticket.hold, cancel})
 }
 
-// patience is what a call waits for.
-type patience int
+// waitMode is what a call waits for.
+type waitMode int
 
 const (
-	atOnce    patience = iota // for the answer of Redis, as TryAcquire
+	atOnce    waitMode = iota // for the answer of Redis, as TryAcquire
 	inQueue                   // for its turn, as Acquire
 	untilFits                 // for the limit to grow, too, as Weighted.Acquire
 )
 
-// acquire is Acquire, or a call with other patience; op is how its caller is named in errors.
-func (s *Semaphore) acquire(ctx context.Context, op string, n int64, p patience) (*Permit, error) {
-	t, err := s.obtain(ctx, op, n, p)
+// acquire is Acquire, or a call that waits for something else; op is how its caller is named in errors.
+func (s *Semaphore) acquire(ctx context.Context, op string, n int64, mode waitMode) (*Permit, error) {
+	t, err := s.obtain(ctx, op, n, mode)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (s *Semaphore) acquire(ctx context.Context, op string, n int64, p patience)
 }
 
 // obtain returns a ticket that has its permit. Beside an error it returns the ticket that was not granted, if there was one.
-func (s *Semaphore) obtain(ctx context.Context, op string, n int64, p patience) (*ticket, error) {
+func (s *Semaphore) obtain(ctx context.Context, op string, n int64, mode waitMode) (*ticket, error) {
 	if err := s.check(ctx, n, op); err != nil {
 		return nil, err
 	}
@@ -140,21 +140,21 @@ func (s *Semaphore) obtain(ctx context.Context, op string, n int64, p patience) 
 	asked := time.Now()
 	cutShort := s.options().cutShort(ctx, asked)
 	// A rate limit knows beforehand that the wait would be in vain, unless the call has a head start on others.
-	queued := p != atOnce && (s.spec.Window == 0 || cutShort.IsZero() || s.options().HeadStart > 0)
+	queued := mode != atOnce && (s.spec.Window == 0 || cutShort.IsZero() || s.options().HeadStart > 0)
 	for {
 		t, err := s.client.ask(ctx, s, n, queued, asked)
 		if err == nil {
 			err = s.await(ctx, t, s.options().latest(asked))
 		}
-		if p != atOnce && !queued && t.refused {
+		if mode != atOnce && !queued && t.refused {
 			if time.Now().Add(t.quoted.retry).Before(cutShort) {
 				queued = true
 				continue
 			}
 			err = &WaitError{t.quoted.retry}
 		}
-		if p == untilFits && errors.Is(err, ErrExceedsLimit) && ctx.Err() == nil {
-			if err = s.pause(ctx, s.client.brief()/3, s.options().latest(asked)); err == nil {
+		if mode == untilFits && errors.Is(err, ErrExceedsLimit) && ctx.Err() == nil {
+			if err = s.sleep(ctx, s.client.brief()/3, s.options().latest(asked)); err == nil {
 				continue
 			}
 		}
@@ -171,8 +171,8 @@ func (s *Semaphore) obtain(ctx context.Context, op string, n int64, p patience) 
 	}
 }
 
-// pause waits for d. The error is [ErrNotAcquired] if the time latest comes first.
-func (s *Semaphore) pause(ctx context.Context, d time.Duration, latest time.Time) error {
+// sleep waits for d. The error is [ErrNotAcquired] if the time latest comes first.
+func (s *Semaphore) sleep(ctx context.Context, d time.Duration, latest time.Time) error {
 	late := !latest.IsZero() && time.Until(latest) < d
 	if late {
 		d = time.Until(latest)
@@ -213,7 +213,7 @@ func (s *Semaphore) await(ctx context.Context, t *ticket, latest time.Time) erro
 		t.refused = errors.Is(t.err, ErrNotAcquired)
 		return t.err
 	}
-	if !s.take(t) {
+	if !s.claim(t) {
 		t.state.leave(t) // the client was closed, or this goroutine stood still for nearly a TTL
 		if errors.Is(t.hold.ended(), ErrEvicted) {
 			return ErrEvicted // an evicted permit is not to be acquired again
@@ -226,12 +226,12 @@ func (s *Semaphore) await(ctx context.Context, t *ticket, latest time.Time) erro
 	return nil
 }
 
-// take passes the permit of t to its caller, unless it has ended.
-func (s *Semaphore) take(t *ticket) bool {
+// claim passes the permit of t to its caller, unless it has ended.
+func (s *Semaphore) claim(t *ticket) bool {
 	if t.observed && !t.lapses() {
-		return t.hold.take(func() { t.reportGranted(s.client.events) })
+		return t.hold.claim(func() { t.reportGranted(s.client.events) })
 	}
-	return t.hold.take(nil)
+	return t.hold.claim(nil)
 }
 
 // check does all checks that need no I/O.

@@ -208,7 +208,7 @@ func (v *nameState) acceptLocked(t *ticket, e effect, a answer) {
 	case doWait:
 		v.queuedLocked(t, a.Number, a.sent)
 	case doRetry:
-		v.scheduleLocked(time.Now().Add(early(a.Number))) // then it is sent again
+		v.scheduleLocked(time.Now().Add(retryIn(a.Number))) // then it is sent again
 	case doRefuse:
 		v.finishLocked(t, refusals[a.State])
 		v.dropLocked(t)
@@ -328,9 +328,9 @@ func (v *nameState) earlyLocked(t *ticket, g grantNotice) {
 	}
 }
 
-// early is how long to wait until a server may grant again. At 0 ms it is still removing expired entries, and is called
+// retryIn is how long to wait until a server may grant again. At 0 ms it is still removing expired entries, and is called
 // again at once.
-func early(ms int64) time.Duration {
+func retryIn(ms int64) time.Duration {
 	if ms == 0 {
 		return time.Millisecond
 	}

@@ -54,7 +54,7 @@ type ticket struct {
 	reported            bool          // the end of the permit has been reported
 	unansweredSince     time.Time     // since when an answer is due; zero: none is
 	cause               error         // of the missing answer
-	position            int64         // in the queue; only who may read the queue knows it, so it authenticates a wake message
+	position            int64         // in the queue; only users who can read the queue know it, so it authenticates a wake message
 	token               int64         // of the grant, once it is known
 	numbers             []int64       // of its units, with the token
 	earlyGrant          *grantNotice  // notice that overtook the answer to the acquire, or nil
@@ -138,9 +138,11 @@ func (t *ticket) keptNumbers() []int64 { return t.numbers[:min(int64(len(t.numbe
 // lapses reports whether a grant of t is never released, but expires after the window of a rate limit.
 func (t *ticket) lapses() bool { return t.spec.Window > 0 }
 
-func (t *ticket) isDone() bool {
+func (t *ticket) isDone() bool { return isClosed(t.done) }
+
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-t.done:
+	case <-c:
 		return true
 	default:
 		return false
@@ -256,7 +258,7 @@ func (t *ticket) held(now clock.Instant) time.Duration {
 	return end.Sub(t.hold.at)
 }
 
-// endLocked returns the channel released. It is made for who releases t: a waiter and a holder take less memory without it.
+// endLocked returns the channel released. It is made when a caller releases t: a waiter and a holder take less memory without it.
 func (t *ticket) endLocked() chan struct{} {
 	if t.released == nil {
 		t.released = make(chan struct{})
@@ -266,10 +268,5 @@ func (t *ticket) endLocked() chan struct{} {
 
 // isGone reports whether t is removed, with Redis's confirmation.
 func (t *ticket) isGone() bool {
-	select {
-	case <-t.released:
-		return t.releaseErr == nil || errors.Is(t.releaseErr, ErrLost)
-	default:
-		return false
-	}
+	return isClosed(t.released) && (t.releaseErr == nil || errors.Is(t.releaseErr, ErrLost))
 }

@@ -76,7 +76,7 @@ func (g *Group) Start(what Work, f func()) bool {
 	return true
 }
 
-// Work runs t and then further tasks, until enough others are idle, or until a function of the user ends the goroutine, as FailNow of a
+// work runs t and then further tasks, until enough others are idle, or until a function of the user ends the goroutine, as FailNow of a
 // test does.
 func (g *Group) work(t task) {
 	defer g.left()

@@ -30,6 +30,7 @@ type Hooks struct {
 type Cluster interface {
 	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
 	ReloadState(ctx context.Context)
+	ForEachMaster(ctx context.Context, fn func(ctx context.Context, node *redis.Client) error) error
 }
 
 // Hub has the subscriptions of a client: one for its grants, and in a cluster one to each primary that has a name in use.

@@ -19,7 +19,7 @@ func (h *Hub) Watch(name string) {
 	h.watchLocked(name)
 }
 
-// watchLocked returns the primary of a name, nil if it is not known.
+// watchLocked makes sure that the primary of a name is watched, and returns it; nil if it is not known.
 func (h *Hub) watchLocked(name string) *redis.Client {
 	node, err := h.cluster.MasterForKey(h.goroutines.Context, h.keyspace.Key(name, protocol.Owner))
 	if err != nil || h.watched[node] {

@@ -79,6 +79,9 @@ func (n nodes) MasterForKey(_ context.Context, key string) (*redis.Client, error
 	return n.of[key], nil
 }
 func (n nodes) ReloadState(context.Context) {}
+func (n nodes) ForEachMaster(context.Context, func(context.Context, *redis.Client) error) error {
+	return nil
+}
 
 func TestNewSubscriptionToAPrimaryIsADoubtAboutItsNamesOnly(t *testing.T) {
 	t.Parallel()
