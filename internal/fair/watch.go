@@ -52,24 +52,22 @@ func Watch(sensor func() (s Sensor, due time.Time), check func()) {
 }
 
 // await waits until it is time for a check: until a fresh sensor says that a call waits, or until a check is due, unless that is the
-// zero Time. If the permit ends before, it returns false, unless the check is due.
+// zero Time. If the permit ends before, it returns false, unless the check is due. The sensor must not have ended.
 func (s Sensor) await(due time.Time) bool {
-	var wanted, ended <-chan struct{}
-	if s.permit != nil {
-		ended = s.permit.Context().Done()
-	}
+	var wanted <-chan struct{}
 	if s.Fresh {
 		wanted = s.permit.Wanted()
 	}
-	timer := time.NewTimer(time.Until(due))
-	defer timer.Stop()
-	if due.IsZero() {
-		timer.Stop()
+	var timeout <-chan time.Time
+	if !due.IsZero() {
+		timer := time.NewTimer(time.Until(due))
+		defer timer.Stop()
+		timeout = timer.C
 	}
 	select {
 	case <-wanted:
-	case <-timer.C:
-	case <-ended:
+	case <-timeout:
+	case <-s.permit.Context().Done():
 		return !due.IsZero() && !time.Now().Before(due) // of permits that end often, one always has
 	}
 	return true
