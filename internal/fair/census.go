@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/internal/held"
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// Census is who holds units of a name, and who waits for some, by the id of the Client: see [held.ClientOf].
+// Census is who holds units of a name, and who waits for some, by the id of the Client: see [protocol.ClientOf].
 type Census struct {
 	Name        string
 	Client      string    // of the pool
@@ -30,8 +30,8 @@ const maxListed = 5000 // more holders, waiters or tenants are not counted
 // limit, this is the census of that tenant alone; elsewhere such waiters do not count.
 func (p *Pool) Take(ctx context.Context, name *fairsem.Inspector, id string) (Census, error) {
 	ended := p.ended.Load()
-	now, err := take(ctx, name, held.TenantOf(id))
-	now.Client, now.Calls = held.ClientOf(id), p.begun.Load()-ended // that waited at any time meanwhile
+	now, err := take(ctx, name, protocol.TenantOf(id))
+	now.Client, now.Calls = protocol.ClientOf(id), p.begun.Load()-ended // that waited at any time meanwhile
 	return now, err
 }
 
@@ -69,8 +69,8 @@ func take(ctx context.Context, name *fairsem.Inspector, tenant string) (now Cens
 }
 
 func (c Census) add(t fairsem.Ticket, more Process) {
-	one := c.All[held.ClientOf(t.ID)]
-	c.All[held.ClientOf(t.ID)] = Process{one.Held + more.Held, one.Waiting + more.Waiting}
+	one := c.All[protocol.ClientOf(t.ID)]
+	c.All[protocol.ClientOf(t.ID)] = Process{one.Held + more.Held, one.Waiting + more.Waiting}
 }
 
 // each calls f with what is listed, and returns the error that ended the list: what is missing of others would make this process's part

@@ -13,7 +13,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemtest"
-	"github.com/fairsem/fairsem/internal/held"
+	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/testclient"
 )
 
@@ -52,7 +52,7 @@ func TestWaiterBeyondTheLimitOfItsTenantCountsForThatTenantAlone(t *testing.T) {
 	acquire := func(s *fairsem.Semaphore, n int64) (client string) {
 		p, err := s.Acquire(t.Context(), n)
 		require.NoError(t, err)
-		return held.ClientOf(p.ID())
+		return protocol.ClientOf(p.ID())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var waiters sync.WaitGroup
