@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"sync/atomic"
-	"time"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/held"
@@ -121,6 +120,3 @@ func (d *Dialer) open(ctx context.Context, network, address string) (net.Conn, e
 	}
 	return inner, nil
 }
-
-// statusWait bounds the question for the number of connections: the call that has failed returns soon all the same.
-const statusWait = 50 * time.Millisecond

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/fair"
 )
 
 // refusal is the error of a dial that got no unit. By its methods it is a net.Error that is no timeout, whatever it wraps: pgx replaces the
@@ -24,19 +25,9 @@ func (d *Dialer) explain(err error) error {
 	if !inVain || errors.Is(err, fairsem.ErrUnavailable) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), statusWait)
-	defer cancel()
-	status, unknown := d.Semaphore.Status(ctx)
-	if unknown != nil {
+	inUse, known := fair.InUse(d.Semaphore.Inspector)
+	if !known {
 		return err
 	}
-	return fmt.Errorf("fairsemnet: %s: %w", inUse(status), err)
-}
-
-// inUse says how many connections are open. It does not count waiters: the call that has failed may still be one.
-func inUse(s fairsem.Status) string {
-	if s.Limit == 0 {
-		return fmt.Sprintf("%q is paused: its limit was set to 0", s.Name)
-	}
-	return fmt.Sprintf("%d of %d connections of %q are in use", s.Used, s.Limit, s.Name)
+	return fmt.Errorf("fairsemnet: %s: %w", inUse, err)
 }

@@ -1,5 +1,5 @@
-// Package fair says which part of a limit a process may have while others wait, and when to check. It is for pools that keep
-// connections, and with them their permits.
+// Package fair says which part of a limit a process may have while others wait, when to check, and what is in use. It is for pools
+// that keep connections, and with them their permits.
 package fair
 
 import (
