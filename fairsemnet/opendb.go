@@ -94,8 +94,7 @@ type sharedDB struct {
 	most     int                // while capped: how many connections the DB may have
 	passing  int                // of those that are idle: how many are being closed for dials
 	waited   time.Time          // when others last waited
-	pause    time.Duration      // between checks while capped; 0: not known
-	due      time.Time          // when to check next, unless there is a permit that brings a message first; zero: now
+	checks   fair.Schedule      // while there is a permit that brings a message, none is due unless the DB is capped
 	served   int64              // how many calls had waited when a connection was idle: they have theirs
 	stopGrow context.CancelFunc // nil: grow does not run
 }
@@ -143,7 +142,7 @@ func (s *sharedDB) sensor() (sensor fair.Sensor, due time.Time) {
 		s.relax()
 		s.grow(false)
 	case s.capped || !sensor.Fresh:
-		due = cmp.Or(s.due, time.Now())
+		due = s.checks.Due()
 	}
 	return sensor, due
 }
@@ -152,7 +151,7 @@ func (s *sharedDB) sensor() (sensor fair.Sensor, due time.Time) {
 func (s *sharedDB) check() {
 	s.checking.Lock()
 	defer s.checking.Unlock()
-	defer func() { s.due = time.Now().Add(cmp.Or(s.pause, fair.FirstPause)) }()
+	defer func() { s.checks.Next(s.checks.Pause()) }()
 	ctx, cancel := context.WithTimeout(context.Background(), fair.CheckWait)
 	defer cancel()
 	id, _ := s.holds()
@@ -171,7 +170,8 @@ func (s *sharedDB) check() {
 		s.rest()
 		more = false
 	case now.OthersWait():
-		s.waited, s.pause = time.Now(), now.Pause()
+		s.waited = time.Now()
+		s.checks.Follow(now)
 		part := s.pool.PartOf(now, mine)
 		s.limit(part)
 		s.hasten(part)
@@ -179,7 +179,7 @@ func (s *sharedDB) check() {
 	case free <= 0:
 		s.limit(mine)
 		s.rest()
-	case time.Since(s.waited) < calm*s.pause:
+	case time.Since(s.waited) < calm*s.checks.Pause():
 		s.limit(mine + free)
 		s.rest()
 	default:
@@ -290,7 +290,7 @@ func (s *sharedDB) bound() {
 // hasten has the DB also close what was idle for a while, for others that wait. Its only connection it would pass from call to call, so if
 // its part is less than one, that is not used for longer either.
 func (s *sharedDB) hasten(part int64) {
-	o, pause := s.options, s.pause
+	o, pause := s.options, s.checks.Pause()
 	s.db.SetConnMaxIdleTime(min(pause, cmp.Or(o.MaxIdleTime, pause)))
 	lifetime := o.MaxLifetime
 	if part < 1 {

@@ -1,7 +1,6 @@
 package fairsempgx
 
 import (
-	"cmp"
 	"context"
 	"math"
 	"time"
@@ -18,9 +17,7 @@ type share struct {
 	part     int           // while pressed: how many permits the pool may have
 	toShed   int           // connections to be closed
 	peak     int           // most connections in use since the last check
-	hurry    bool          // the last check had something closed: others may want more when they have that
-	pause    time.Duration // between checks while others wait; 0: not known
-	due      time.Time     // when to check next, unless there is a permit that brings a message first; zero: now
+	checks   fair.Schedule // while there is a permit that brings a message, none is due unless the pool is pressed
 }
 
 // most returns how many permits the pool may have now.
@@ -56,18 +53,18 @@ func (p *pool) sensor() (sensor fair.Sensor, due time.Time) {
 		p.fair.Leave()
 		p.share = share{}
 	case p.share.pressed || !sensor.Fresh:
-		due = cmp.Or(p.share.due, time.Now())
+		due = p.share.checks.Due()
 	}
 	return sensor, due
 }
 
-// plan sets when the next check is due.
+// plan sets when the next check is due: soon after one that had something closed, since others may want more when they have that.
 func (s *share) plan() {
-	pause := cmp.Or(s.pause, fair.FirstPause)
-	if s.hurry {
+	pause := s.checks.Pause()
+	if s.toShed > 0 {
 		pause /= 4
 	}
-	s.due = time.Now().Add(pause)
+	s.checks.Next(pause)
 }
 
 // check asks Redis who holds and who waits, and closes what is beyond this pool's part.
@@ -78,7 +75,7 @@ func (p *pool) check() {
 	now, err := p.fair.Take(ctx, p.sem.Inspector, id)
 	p.mu.Lock()
 	if err != nil || id == "" || !now.OthersWait() {
-		p.share.pressed, p.share.hurry, p.share.toShed = false, false, 0
+		p.share.pressed, p.share.toShed = false, 0
 		p.share.peak = int(p.inUseLocked())
 		p.share.plan()
 		p.askLocked()
@@ -107,11 +104,11 @@ func (p *pool) settleLocked(now fair.Census) {
 		keep = min(keep, p.share.peak)
 	}
 	keep = max(keep, p.min)
-	p.share.pressed, p.share.pause = true, now.Pause()
+	p.share.pressed = true
+	p.share.checks.Follow(now)
 	p.share.part = max(part, p.min, 1)
 	p.share.toShed = max(0, mine-p.goingLocked()-keep)
 	p.share.peak = int(p.inUseLocked())
-	p.share.hurry = p.share.toShed > 0
 	p.share.plan()
 }
 

@@ -99,8 +99,8 @@ func (c Census) OthersWait() bool {
 	return false
 }
 
-// FirstPause is that before a check that knows no TTL.
-const FirstPause = time.Second
+// firstPause is that before a check that knows no TTL.
+const firstPause = time.Second
 
 const (
 	minPause = 20 * time.Millisecond

@@ -1,6 +1,7 @@
 package fair
 
 import (
+	"cmp"
 	"iter"
 	"time"
 
@@ -36,6 +37,24 @@ func (s Sensor) Ended() bool { return s.permit == nil }
 
 // CheckWait is how long a check may wait for Redis.
 const CheckWait = 2 * time.Second
+
+// Schedule is when a pool checks next. The first check of the zero Schedule is due at once.
+type Schedule struct {
+	pause time.Duration // 0: not known
+	due   time.Time     // zero: now
+}
+
+// Pause is the time between checks while others wait: that of the last census that was given to Follow, or a second.
+func (s *Schedule) Pause() time.Duration { return cmp.Or(s.pause, firstPause) }
+
+// Follow takes the pause from a census in which others wait: only that knows the TTL. The check that is due stays as it is.
+func (s *Schedule) Follow(now Census) { s.pause = now.Pause() }
+
+// Due is when the next check is due, as for Watch.
+func (s *Schedule) Due() time.Time { return cmp.Or(s.due, time.Now()) }
+
+// Next has the next check be due in that time.
+func (s *Schedule) Next(in time.Duration) { s.due = time.Now().Add(in) }
 
 // Watch calls check whenever it is time for one, and returns when sensor returns one that has ended. sensor also returns when a check is
 // due without a message; the zero Time: no sooner.

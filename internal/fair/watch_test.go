@@ -31,3 +31,19 @@ func TestEndOfAPermitPutsOffNoCheckThatIsDue(t *testing.T) {
 		assert.True(t, SensorOf(slices.Values([]*fairsem.Permit{p})).Ended())
 	})
 }
+
+func TestScheduleChecksAtOnceAndThenAsOftenAsOthersRenew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s Schedule
+		assert.Equal(t, time.Now(), s.Due())
+		s.Next(s.Pause())
+		assert.Equal(t, time.Now().Add(time.Second), s.Due(), "no TTL is known")
+
+		s.Follow(Census{TTL: 9 * time.Second})
+		assert.Equal(t, time.Now().Add(time.Second), s.Due(), "what is due stays so")
+		s.Next(s.Pause())
+		time.Sleep(5 * time.Second)
+		assert.Equal(t, time.Now().Add(-2*time.Second), s.Due(), "a check that is late")
+	})
+}
