@@ -147,7 +147,7 @@ func (s *sharedDB) sensor() (sensor fair.Sensor, due time.Time) {
 	return sensor, due
 }
 
-// check asks Redis who holds and who waits, and decides how many connections the DB may have.
+// check queries holders and waiters, and decides how many connections the DB may have.
 func (s *sharedDB) check() {
 	s.checking.Lock()
 	defer s.checking.Unlock()
@@ -203,8 +203,8 @@ func (s *sharedDB) isFull() bool {
 	return now.WaitCount > s.served && now.OpenConnections < s.options.MaxOpen
 }
 
-// grow has the DB open one more connection, or no longer wait for one. Who opens it returns it at once, and so passes it to a call
-// that waits.
+// grow has the DB open one more connection, or no longer wait for one. The goroutine that opens it returns it at once, and so passes it
+// to a call that waits.
 func (s *sharedDB) grow(more bool) {
 	switch {
 	case !more && s.stopGrow != nil:

@@ -67,7 +67,7 @@ func (s *share) plan() {
 	s.checks.Next(pause)
 }
 
-// check asks Redis who holds and who waits, and closes what is beyond this pool's part.
+// check queries holders and waiters, and closes what is beyond this pool's part.
 func (p *pool) check() {
 	ctx, cancel := context.WithTimeout(context.Background(), fair.CheckWait)
 	defer cancel()
