@@ -160,9 +160,9 @@ type link struct {
 	answered atomic.Bool // the server has sent something
 	mayBegin bool        // it had not when it was closed, and may still begin the session
 
-	// patience ends when Close no longer waits for the server.
-	patience context.Context
-	hurry    context.CancelFunc
+	// closeCtx ends when Close no longer waits for the server.
+	closeCtx    context.Context
+	stopWaiting context.CancelFunc
 
 	mu       sync.Mutex
 	closing  bool        // the connection is being closed
@@ -200,20 +200,20 @@ func (l *link) SetDeadline(t time.Time) error {
 	defer l.mu.Unlock()
 	l.deadline = t
 	if l.closing {
-		l.hurryAtDeadline()
+		l.stopWaitingAtDeadline()
 		return nil
 	}
 	return l.Conn.SetDeadline(t)
 }
 
-// hurryAtDeadline has Close return at the deadline. It is called with mu. During the dial Close takes as long as it takes: the dial of
-// the next address is for the same permit.
-func (l *link) hurryAtDeadline() {
+// stopWaitingAtDeadline has Close return at the deadline. It is called with mu. During the dial Close takes as long as it takes: the dial
+// of the next address is for the same permit.
+func (l *link) stopWaitingAtDeadline() {
 	if l.timer != nil {
 		l.timer.Stop()
 	}
 	if !l.deadline.IsZero() && l.attempt.succeeded.Load() {
-		l.timer = time.AfterFunc(time.Until(l.deadline), l.hurry)
+		l.timer = time.AfterFunc(time.Until(l.deadline), l.stopWaiting)
 	}
 }
 
@@ -228,9 +228,9 @@ func (l *link) Close() error {
 		ended := make(chan error, 1)
 		go func() { // ends within closeWait
 			ended <- l.finish()
-			l.hurry()
+			l.stopWaiting()
 		}()
-		<-l.patience.Done()
+		<-l.closeCtx.Done()
 		select {
 		case err = <-ended:
 		default: // it goes on
@@ -250,7 +250,7 @@ const (
 func (l *link) finish() error {
 	l.mu.Lock()
 	l.closing = true
-	l.hurryAtDeadline()
+	l.stopWaitingAtDeadline()
 	l.mu.Unlock()
 	l.awaitEnd()
 	err := l.explain(l.Conn.Close())

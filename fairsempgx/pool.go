@@ -70,7 +70,7 @@ func callOf(ctx context.Context) *call {
 	return c
 }
 
-var isDone = func() <-chan struct{} {
+var closedChan = func() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
@@ -79,7 +79,7 @@ var isDone = func() <-chan struct{} {
 // Done and Err are how a call gets an error of this package.
 func (c *call) Done() <-chan struct{} {
 	if c.err != nil {
-		return isDone
+		return closedChan
 	}
 	return c.Context.Done()
 }
@@ -250,7 +250,7 @@ func (p *pool) release(conn *pgx.Conn) {
 	p.wakeLocked()
 	p.mu.Unlock()
 	if goes && !p.shedsAfterRelease {
-		l.hurry()
+		l.stopWaiting()
 		_ = conn.Close(context.Background()) // pgxpool drops a connection that is closed
 	}
 }
@@ -354,7 +354,7 @@ func (p *pool) countLocked() int { return len(p.links) + p.dials + len(p.spares)
 
 func (p *pool) newLink(a *attempt, inner net.Conn, permit *fairsem.Permit) *link {
 	l := &link{Conn: inner, attempt: a, permit: permit}
-	l.patience, l.hurry = context.WithCancel(context.Background())
+	l.closeCtx, l.stopWaiting = context.WithCancel(context.Background())
 	if !p.keepLost {
 		l.stop = context.AfterFunc(permit.Context(), l.lose)
 	}

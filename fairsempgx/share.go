@@ -147,7 +147,7 @@ func (p *pool) shedUnusedLocked() {
 		}
 		if l.attempt.succeeded.Load() && l.goes.CompareAndSwap(false, true) {
 			p.share.toShed--
-			l.hurry()
+			l.stopWaiting()
 			_ = l.Close() // prepareConn has pgxpool drop it
 		}
 	}
@@ -191,7 +191,7 @@ func (p *pool) shedIdle() bool {
 		return false
 	}
 	l.goes.Store(true)
-	l.hurry()
+	l.stopWaiting()
 	taken := conn.Hijack()
 	if p.beforeClose != nil {
 		p.beforeClose(taken)

@@ -25,8 +25,8 @@ type excess struct {
 // Processes that can close have begun to do so within one pause: each checks that often while others wait. It is not for ever: with its
 // first release a process counts as one that makes room.
 func (r *record) partOf(me string, c Census) int64 {
-	patience := 2 * c.Pause()
-	if c.At.Sub(r.at) > 2*patience { // meanwhile nobody had to make room; a check may be late
+	timeout := 2 * c.Pause()
+	if c.At.Sub(r.at) > 2*timeout { // meanwhile nobody had to make room; a check may be late
 		r.over = nil
 	}
 	limit, all, over := c.Limit, maps.Clone(c.All), make(map[string]excess)
@@ -41,7 +41,7 @@ func (r *record) partOf(me string, c Census) int64 {
 				was.since = c.At
 			}
 			over[id] = excess{p.Held, was.since}
-			if c.At.Sub(was.since) >= patience {
+			if c.At.Sub(was.since) >= timeout {
 				limit = max(0, limit-p.Held)
 				delete(all, id)
 			}
