@@ -11,7 +11,6 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/bridge"
-	"github.com/fairsem/fairsem/internal/failure"
 	"github.com/fairsem/fairsem/internal/held"
 )
 
@@ -142,24 +141,24 @@ func (g *Gate[R, L]) acquire(scope *held.Scope, limit L, n int64) (Grant[L], err
 // overdue returns the error of a call that MaxWait has ended: it wraps none of a context, whose caller has canceled nothing. Any other
 // error it returns as it is.
 func (g *Gate[R, L]) overdue(limit L, err error) error {
-	doubt := doubtOf(err)
+	unanswered := unansweredPart(err)
 	switch {
 	case !errors.Is(err, errLate):
 		return err
-	case doubt != nil:
-		return fmt.Errorf("%s: limit %q: %w: %w", g.Who, limit.Name(), errLate, doubt)
+	case unanswered != nil:
+		return fmt.Errorf("%s: limit %q: %w: %w", g.Who, limit.Name(), errLate, unanswered)
 	}
 	return fmt.Errorf("%s: limit %q: %w", g.Who, limit.Name(), errLate)
 }
 
-// doubtOf returns the part of an error that says that Redis did not answer; nil: none does.
-func doubtOf(err error) error {
+// unansweredPart returns the part of an error that says that Redis did not answer; nil: none does.
+func unansweredPart(err error) error {
 	if !errors.Is(err, fairsem.ErrUnavailable) || !errors.Is(err, errLate) {
 		return nil
 	}
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
-		return doubtOf(errors.Unwrap(err))
+		return unansweredPart(errors.Unwrap(err))
 	}
 	for _, part := range joined.Unwrap() {
 		if errors.Is(part, fairsem.ErrUnavailable) && !errors.Is(part, errLate) {
@@ -196,7 +195,7 @@ func (g *Gate[R, L]) lock(ctx context.Context, l *fairsem.Mutex, n int64) (*fair
 func (g *Gate[R, L]) count(ctx context.Context, wait time.Duration, l *fairsem.Limiter, n int64) (remaining int64, err error) {
 	if wait > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, wait, errLate) // a Limiter looks at the deadline
+		ctx, cancel = context.WithTimeoutCause(ctx, wait, errLate) // a Limiter reads the deadline
 		defer cancel()
 	}
 	if g.MaxWait != NoWait {
@@ -210,80 +209,4 @@ func (g *Gate[R, L]) count(ctx context.Context, wait time.Duration, l *fairsem.L
 		err = fmt.Errorf("%s: limit %q: %w", g.Who, l.Name(), &fairsem.WaitError{RetryAfter: d.RetryAfter})
 	}
 	return d.Remaining, err
-}
-
-// Check returns why the gate can never work.
-func (g *Gate[R, L]) Check() error {
-	limit := any(g.Limit)
-	switch _, lock := limit.(*fairsem.Mutex); {
-	case g.LimitOf != nil && limit != nil:
-		return Invalid(g.Who, "there is a limit and LimitOf: set one of them")
-	case g.MaxWait < 0 && g.MaxWait != NoWait:
-		return Invalid(g.Who, "MaxWait %v is below 0 and not NoWait", g.MaxWait)
-	case g.OnUnavailable != Refuse && g.OnUnavailable != Admit:
-		return Invalid(g.Who, "OnUnavailable %d is neither Refuse nor Admit", g.OnUnavailable)
-	case g.OnUnavailable == Admit && g.MaxWait == 0: // a call whose context has ended cannot be let through
-		return Invalid(g.Who, "Admit needs a MaxWait: without one a call may wait for Redis until its context ends")
-	case lock && g.Weight != nil:
-		return Invalid(g.Who, "a Mutex has one unit, so Weight must be nil")
-	case g.LimitOf != nil:
-		return nil
-	}
-	return checkLimit(g.Who, limit)
-}
-
-func checkLimit(who string, limit any) error {
-	made := false
-	switch l := limit.(type) {
-	case nil:
-		return Invalid(who, "there is no limit: pass a *fairsem.Semaphore, *fairsem.Mutex or *fairsem.Limiter")
-	case *fairsem.Semaphore:
-		made = l != nil && l.Inspector != nil
-	case *fairsem.Mutex:
-		made = l != nil && l.Inspector != nil
-	case *fairsem.Limiter:
-		made = l != nil && l.Inspector != nil
-	default:
-		return Invalid(who, "a limit must be a *fairsem.Semaphore, *fairsem.Mutex or *fairsem.Limiter, not a %T", limit)
-	}
-	if !made {
-		return Invalid(who, "the %T is nil or a zero value: make it with a method of fairsem.Client", limit)
-	}
-	return nil
-}
-
-// Invalid returns a [fairsem.ErrInvalid] of who.
-func Invalid(who, format string, args ...any) error {
-	return fmt.Errorf("%w: %s: %s", fairsem.ErrInvalid, who, fmt.Sprintf(format, args...))
-}
-
-// Verdict is what an error of Enter means.
-type Verdict int
-
-// The verdicts.
-const (
-	Mistake     Verdict = iota // of the program
-	Busy                       // the limit is reached
-	TooHeavy                   // the limit is lower than the weight
-	Closing                    // the Client is closed
-	Unavailable                // Redis does not answer, or not as it should
-)
-
-// VerdictOf classifies an error. An error can be more than one, so the order matters.
-func VerdictOf(err error) Verdict {
-	var limited *fairsem.WaitError
-	switch {
-	case errors.Is(err, fairsem.ErrInvalid), failure.IsOtherKind(err): // also of a LimitOf that asks another Redis
-		return Mistake
-	case errors.Is(err, fairsem.ErrUnavailable):
-		return Unavailable
-	case errors.Is(err, fairsem.ErrExceedsLimit):
-		return TooHeavy
-	case errors.Is(err, fairsem.ErrClosed):
-		return Closing
-	case errors.As(err, &limited), errors.Is(err, fairsem.ErrNotAcquired), errors.Is(err, fairsem.ErrQueueFull),
-		errors.Is(err, fairsem.ErrEvicted), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return Busy
-	}
-	return Unavailable
 }
