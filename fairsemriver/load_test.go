@@ -97,17 +97,7 @@ func TestFourProcessesDoEveryJobThroughRestartsAndAnOutage(t *testing.T) {
 	f.order.MaxWait, f.order.TTL = time.Second, 3*time.Second
 	f.insert("small", 1500)
 	f.insert("large", 6000)
-	f.Start(4)
-	f.Steady(5 * time.Second)
-	t.Log("rolling restart: the new process runs beside the old one")
-	f.Roll(time.Second)
-	f.Steady(5 * time.Second)
-
-	require.NoError(t, server.Kill())
-	t.Log("outage of the Redis of the limit")
-	f.Steady(4 * time.Second) // beyond the TTL
-	assert.Zero(t, f.Steady(10*time.Second), "nothing is let through during an outage")
-	require.NoError(t, server.Restart())
+	f.RestartsAndOutage(server, f.order.TTL)
 	f.finish()
 	t.Logf("%d of large were done when 1500 of small were", f.Before("small"))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/redistest"
 )
 
 // Fleet is several worker processes that do jobs under one limit, and write them down.
@@ -93,6 +94,23 @@ func (f *Fleet) Steady(d time.Duration) int64 {
 	n := f.Done() - before
 	f.Logf("in %v: %d jobs", d, n)
 	return n
+}
+
+// RestartsAndOutage starts four processes, replaces each, then kills the server of the limit and restarts it. It checks that no job is
+// done once the server has been down for longer than the TTL. There must be more jobs than are done before that.
+func (f *Fleet) RestartsAndOutage(server *redistest.Server, ttl time.Duration) {
+	f.Helper()
+	f.Start(4)
+	f.Steady(5 * time.Second)
+	f.Log("rolling restart: the new process runs beside the old one")
+	f.Roll(time.Second)
+	f.Steady(5 * time.Second)
+
+	require.NoError(f, server.Kill())
+	f.Log("outage of the Redis of the limit")
+	f.Steady(ttl + time.Second)
+	assert.Zero(f, f.Steady(10*time.Second), "nothing is let through during an outage")
+	require.NoError(f, server.Restart())
 }
 
 // Finish waits until that many jobs are done, ends the processes, and checks that each was done once and that the limit was kept, by the
