@@ -8,6 +8,7 @@ import (
 
 func init() {
 	bridge.Leave = func(permit any) { permit.(*Permit).leave() }
+	bridge.Unread = func(ticket any) error { return ticket.(Ticket).unread }
 	bridge.Wait = waitAndQuote
 	bridge.WithoutMaxWait = withoutMaxWait
 }

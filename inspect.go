@@ -2,6 +2,7 @@ package fairsem
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
@@ -62,12 +63,14 @@ const maxExpected = 1000 * time.Hour
 type Ticket struct {
 	ID        string        // the permit id
 	Tenant    string        // CallOptions.Tenant
-	Label     string        // of the process, see Options.Label; "" if the process has been silent for long
+	Label     string        // of the process, see Options.Label; "" if the process has been silent for long, or it cannot be read
 	Token     int64         // the fencing token; 0 while waiting
 	Weight    int64         // units
 	Numbers   []int64       // of a permit with CallOptions.Numbered: those of its units
 	Since     time.Time     // server time of the grant, or of the arrival less the head start
 	ExpiresIn time.Duration // until the lease ends unless it is renewed; 0: it has ended
+
+	unread error // why Label cannot be read; nil: it was
 }
 
 // Inspector shows what is in Redis under one name, and changes it, for dashboards and operators. The name may be that of a
@@ -272,25 +275,43 @@ func (c *Client) ticketsOf(ctx context.Context, kind string, page []protocol.Pag
 	return all
 }
 
-// readLabels fills in the labels of a page. They are in other slots than the semaphore. A label that cannot be read is left empty,
-// because it is only for people to read. Another user of Redis can store a label of any length, so no more of one is fetched
-// than New accepts.
+// labelWait bounds how long a page waits for its labels.
+const labelWait = time.Second
+
+// readLabels fills in the labels of a page. They are in other slots than the semaphore, and each has a pipeline of its own there: a
+// primary that does not answer must not hold up those of others. A label that cannot be read is left empty, because it is only for
+// people to read; the ticket has the reason, for what selects by labels. Another user of Redis can store a label of any length, so no
+// more of one is fetched than New accepts.
 func (c *Client) readLabels(ctx context.Context, page []Ticket) {
-	labels := make(map[string]*redis.StringCmd)
-	var answers []<-chan pipeline.Response
+	type answer struct {
+		label  *redis.StringCmd
+		server *pipeline.Pipeline
+		reply  <-chan pipeline.Response
+	}
+	began, answers := time.Now(), make(map[string]answer)
 	for _, t := range page {
 		id := protocol.ClientOf(t.ID)
-		if labels[id] == nil {
-			labels[id] = redis.NewStringCmd(background, "getrange", c.keyspace.LabelKey(id), 0, maxLabel-1)
-			answers = append(answers, c.shared.Send(pipeline.Command{Cmd: labels[id]}))
+		if _, sent := answers[id]; !sent {
+			a := answer{label: redis.NewStringCmd(background, "getrange", c.keyspace.LabelKey(id), 0, maxLabel-1), server: c.pipelineOf(id)}
+			a.reply = a.server.Send(pipeline.Command{Cmd: a.label})
+			answers[id] = a
 		}
 	}
-	for _, answer := range answers {
-		if r := c.shared.Await(ctx, answer); r.Err != nil && !failure.Refused(r.Err) {
-			return // the others will not come either
+	wait, cancel := context.WithTimeout(ctx, labelWait)
+	defer cancel()
+	labels, unread := make(map[string]string), make(map[string]error)
+	for id, a := range answers {
+		switch err := a.server.Await(wait, a.reply).Err; {
+		case err == nil:
+			labels[id] = wholeRunes(a.label.Val())
+		case errors.Is(err, wait.Err()):
+			unread[id] = c.outcome(ctx, began, failure.ErrNoAnswer)
+		default:
+			unread[id] = c.outcome(ctx, began, err)
 		}
 	}
 	for n, t := range page {
-		page[n].Label = wholeRunes(labels[protocol.ClientOf(t.ID)].Val())
+		id := protocol.ClientOf(t.ID)
+		page[n].Label, page[n].unread = labels[id], unread[id]
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/bridge"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -186,4 +187,76 @@ func TestLabelsAreReadUpToTheirMaximalLength(t *testing.T) {
 			}
 		}
 	})
+}
+
+// One primary that did not answer took away the labels that others had sent, and nothing said so.
+func TestLabelsOnThePrimariesThatAnswerAreReadAndTheOthersSayWhyNot(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.NewCluster(t)
+	name, silent := "", cluster.Nodes[0]
+	for i := 0; name == ""; i++ {
+		if owner, err := cluster.Owner(fmt.Sprintf("fairsem:{n%d}:meta", i)); assert.NoError(t, err) && owner != silent {
+			name = fmt.Sprint("n", i)
+		}
+	}
+	unread := make(map[string]bool) // by label
+	for seen := map[bool]int{}; seen[true] < 3 || seen[false] < 3; {
+		label := fmt.Sprint("label ", len(unread))
+		c, err := fairsem.New(cluster.Client(), fairsem.Options{Label: label, TTL: time.Hour})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() }) // a primary is gone
+		s, err := c.Semaphore(name, 100)
+		require.NoError(t, err)
+		p, err := s.Acquire(t.Context(), 1)
+		require.NoError(t, err)
+		id, _, _ := strings.Cut(p.ID(), ":")
+		owner, err := cluster.Owner("fairsem:client:" + id)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return cluster.Client().Exists(t.Context(), "fairsem:client:"+id).Val() == 1 }, time.Minute, time.Millisecond)
+		unread[label] = owner == silent
+		seen[owner == silent]++
+	}
+	require.NoError(t, cluster.Nodes[3].Kill()) // nobody takes over
+	for _, n := range cluster.Nodes[1:3] {
+		require.NoError(t, n.Client().ConfigSet(t.Context(), "cluster-require-full-coverage", "no").Err())
+	}
+	require.NoError(t, silent.Pause())
+	c, err := fairsem.New(cluster.Client(), fairsem.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	for ticket, err := range c.Inspect(name).Holders(t.Context()) {
+		require.NoError(t, err)
+		if ticket.Label == "" {
+			require.ErrorIs(t, bridge.Unread(ticket), fairsem.ErrUnavailable)
+			continue
+		}
+		require.NoError(t, bridge.Unread(ticket))
+		require.Contains(t, unread, ticket.Label)
+		assert.False(t, unread[ticket.Label])
+		delete(unread, ticket.Label)
+	}
+	for label, on := range unread {
+		assert.True(t, on, "%s was there to be read", label)
+	}
+}
+
+func TestLabelThatAUserMayNotReadSaysSo(t *testing.T) {
+	t.Parallel()
+	s := redistest.NewServer(t)
+	c, err := fairsem.New(s.Client(), fairsem.Options{Label: "the label"})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	sem, err := c.Semaphore("n", 1)
+	require.NoError(t, err)
+	_, err = sem.Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	require.NoError(t, s.Client().Do(t.Context(), "ACL", "SETUSER", "default", "-getrange").Err())
+	found := 0
+	for ticket, err := range sem.Holders(t.Context()) {
+		require.NoError(t, err)
+		assert.Empty(t, ticket.Label)
+		assert.ErrorContains(t, bridge.Unread(ticket), "give this Redis user the rights that docs/operations.md lists")
+		found++
+	}
+	assert.Equal(t, 1, found)
 }

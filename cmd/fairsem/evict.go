@@ -44,7 +44,8 @@ escapes such as \x1b, which fairsem show puts in quotes for a shell.
 Exit code: 0; 1, and nothing was changed, if the answer was no or came too late,
 Redis does not know NAME, a selected id, label or tenant is not there, or with --all
 there is no holder and no waiter; 2 for a wrong command line, 125 if the server did
-not answer, 128+n if signal n stopped it.`,
+not answer, or if with --label a label cannot be read, and then nothing is evicted;
+128+n if signal n stopped it.`,
 		Example: `  fairsem evict staging k3X-9Q:1    # or k3X, if no other id begins so
   fairsem evict staging --label 'build-7:*'
   fairsem evict render --tenant acme

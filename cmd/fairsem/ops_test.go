@@ -629,6 +629,20 @@ func TestEvictWithoutAMatchNamesItAndDoesNothing(t *testing.T) {
 	assert.Contains(t, notify, "no holders, no waiters")
 }
 
+// It evicted those whose label it could read and reported success, or said that nobody has such a label.
+func TestEvictByLabelEvictsNothingWhereALabelCannotBeRead(t *testing.T) {
+	t.Parallel()
+	s := redistest.NewServer(t)
+	o := &office{t, "p", "redis://few:geheim@" + s.Addr(), s.Client()}
+	p := o.hold("build-7", "n", 1, 1)
+	require.NoError(t, s.Client().Do(t.Context(), "ACL", "SETUSER", "few", "on", ">geheim", "~*", "&*", "+@all", "-getrange").Err())
+	_, notify := o.does(125, "evict", "n", "--label", "build-*", "--yes")
+	assert.Contains(t, notify, "nothing was evicted, because a label cannot be read (give ids instead)")
+	assert.Contains(t, notify, "NOPERM")
+	require.NoError(t, p.Context().Err())
+	o.does(0, "evict", "n", "--all", "--yes")
+}
+
 func TestOperatorsWorkOnAClusterAndUnderSentinel(t *testing.T) {
 	t.Parallel()
 	t.Run("cluster", func(t *testing.T) {

@@ -7,6 +7,9 @@ import "context"
 // Leave is the half of Release of a *fairsem.Permit that does not wait: the release is queued when it returns.
 var Leave func(permit any)
 
+// Unread is why the Label of a fairsem.Ticket is empty although there may be one, nil if it was read.
+var Unread func(ticket any) error
+
 // Wait is Wait of a *fairsem.Limiter, and returns how many units remain, also where it refuses; below 0: that is not known.
 var Wait func(ctx context.Context, limiter any, n int64) (remaining int64, err error)
 

@@ -173,8 +173,13 @@ func (p *Pipeline) Send(c Command) <-chan Response {
 	return q.reply
 }
 
-// Await waits for a response, until ctx ends or the client is closed.
+// Await waits for a response, until ctx ends or the client is closed. It returns one that is there even then.
 func (p *Pipeline) Await(ctx context.Context, reply <-chan Response) Response {
+	select {
+	case r := <-reply:
+		return r
+	default:
+	}
 	select {
 	case r := <-reply:
 		return r

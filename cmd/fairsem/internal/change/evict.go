@@ -17,6 +17,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/internal/bridge"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
@@ -156,6 +157,9 @@ func (s Selection) among(all []fairsem.Ticket) (map[string]bool, error) {
 	}
 	chosen := make(map[string]bool)
 	for _, t := range all {
+		if err := bridge.Unread(t); err != nil && !s.All {
+			return nil, fmt.Errorf("nothing was evicted, because a label cannot be read (give ids instead): %w", err)
+		}
 		if s.All || like(t.Label) {
 			chosen[t.ID] = true
 		}
