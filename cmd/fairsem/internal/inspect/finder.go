@@ -38,7 +38,7 @@ type Finder struct {
 	scan  int            // the number of the current scan; guarded by mu
 	known map[string]int // the scan that last found a name; guarded by mu
 	more  int            // the scan that last found a name for which there was no room; guarded by mu
-	err   error          // of a right that is missing; guarded by mu
+	err   error          // of the last scan, if it failed; guarded by mu
 	part  error          // why the last scan that counts found not all names; guarded by mu
 }
 
@@ -87,24 +87,22 @@ func (f *Finder) once(ctx context.Context) error {
 }
 
 // end records the result of a scan. One of only some primaries of a cluster counts, too: a name on the others is kept as long as it cannot
-// be read. After one that failed the next begins; the queries report the errors of Redis.
+// be read. After one that failed the next begins.
 func (f *Finder) end(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.err = nil
-	switch {
-	case err == nil, errors.Is(err, failure.ErrIncomplete):
-		f.part = nil
-		if err != nil {
-			f.part = &steady{"fairsem: list: a primary of the cluster does not answer, so names may be missing", err}
-		}
-		if f.scan == 0 {
-			close(f.scanned)
-		}
-		f.scan++
-	case redis.IsPermissionError(err):
+	if err != nil && !errors.Is(err, failure.ErrIncomplete) {
 		f.err = err
+		return
 	}
+	f.err, f.part = nil, nil
+	if err != nil {
+		f.part = &steady{"fairsem: list: a primary of the cluster does not answer, so names may be missing", err}
+	}
+	if f.scan == 0 {
+		close(f.scanned)
+	}
+	f.scan++
 }
 
 // Add keeps a name that is there, if there is room: those that are known already stay.
@@ -147,11 +145,15 @@ func (f *Finder) await(ctx context.Context) {
 }
 
 // names returns the names that are known, whether there are more, and why some may be missing. All are of one moment: the scan continues
-// during a query, and a survey with few names that says "more" would be wrong about both.
+// during a query, and a survey with few names that says "more" would be wrong about both. The error is that of the scans if their right is
+// missing, or if no name is known: otherwise the query of the names has its own.
 func (f *Finder) names() (names []string, more bool, missing, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Sorted(maps.Keys(f.known)), f.more >= max(0, f.scan-1), f.part, f.err
+	if len(f.known) == 0 || redis.IsPermissionError(f.err) {
+		err = f.err
+	}
+	return slices.Sorted(maps.Keys(f.known)), f.more >= max(0, f.scan-1), f.part, err
 }
 
 // dropGone drops names that are gone: at once where there is no room for others, else after a scan without them. It

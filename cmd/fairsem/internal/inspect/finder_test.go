@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -186,6 +187,49 @@ func TestAServerThatIsDownIsAnErrorForAllNames(t *testing.T) {
 	require.ErrorIs(t, err, fairsem.ErrUnavailable)
 	_, err = inspect.Scan(t.Context(), client, everyName)
 	require.ErrorIs(t, err, fairsem.ErrUnavailable)
+}
+
+// A password that was changed, or a right that was lost, emptied the last picture, which then said that no name is in use.
+func TestAServerThatRefusesEveryNameIsAnErrorForAllOfThem(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	admin := server.Client()
+	as := func(command ...any) { require.NoError(t, admin.Do(t.Context(), command...).Err()) }
+	as("ACL", "SETUSER", "few", "on", ">geheim", "~*", "&*", "+@all")
+	few := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "few", Password: "geheim"})
+	t.Cleanup(func() { assert.NoError(t, few.Close()) })
+	finder := func(prefix string) (*fairsem.Client, *inspect.Finder) {
+		client, err := fairsem.New(few, fairsem.Options{Prefix: prefix, TTL: time.Second})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = client.Close() }) // its password is wrong
+		names := watch(t, client, 0)
+		<-names.Complete()
+		assert.Empty(t, seen(t, names))
+		return client, names
+	}
+	_, none := finder("empty")
+	client, names := finder("fairsem")
+	other := newClientOn(t, admin)
+	require.NoError(t, other.Inspect("a").SetLimit(t.Context(), 1))
+	require.NoError(t, other.Inspect("b").SetLimit(t.Context(), 1))
+	require.Eventually(t, func() bool { return len(seen(t, names)) == 2 }, soon, often)
+
+	as("ACL", "SETUSER", "few", "-eval", "-evalsha")
+	_, err := names.Query(t.Context())
+	require.ErrorContains(t, err, "NOPERM")
+	_, err = inspect.Scan(t.Context(), client, everyName)
+	require.ErrorContains(t, err, "NOPERM")
+	as("ACL", "SETUSER", "few", "+eval", "+evalsha")
+	assert.Equal(t, []string{"a", "b"}, seen(t, names), "they are still known")
+	as("SET", "fairsem:{a}:meta", "of another type")
+	assert.Equal(t, []string{"b"}, seen(t, names))
+
+	as("ACL", "SETUSER", "few", "resetpass", ">other")
+	as("CLIENT", "KILL", "USER", "few")
+	require.Eventually(t, func() bool {
+		_, err := none.Query(t.Context())
+		return err != nil && strings.Contains(err.Error(), "WRONGPASS")
+	}, soon, often, "there is no name to ask for, but the scans fail")
 }
 
 // whileAsked calls f once, before the first command of a client leaves.

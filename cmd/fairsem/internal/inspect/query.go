@@ -98,15 +98,17 @@ type steady struct {
 func (s *steady) Error() string { return s.words }
 func (s *steady) Unwrap() error { return s.cause }
 
-// statuses queries each name, and waits for those that are late for at most lag. An error of one name does not affect the others. There is
-// an error for all if none of them was answered.
+// statuses queries each name, and waits for those that are late for at most lag. An error of one name does not affect the others. If none
+// can be read, the first error is that of all: of what is in use nothing is known then.
 func statuses(ctx context.Context, client *fairsem.Client, names []string, lag time.Duration) (all []fairsem.Status, unreadable []error, err error) {
 	all, unreadable = make([]fairsem.Status, len(names)), make([]error, len(names))
 	within, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	late := time.AfterFunc(math.MaxInt64, func() { stop(errLate) }) // from the first answer on
 	defer late.Stop()
-	var answered atomic.Bool
+	var answered, read atomic.Bool
+	var failed error
+	var fail sync.Once // guards failed
 	var running sync.WaitGroup
 	room := make(chan struct{}, maxParallel)
 	for i, name := range names {
@@ -119,6 +121,11 @@ func statuses(ctx context.Context, client *fairsem.Client, names []string, lag t
 			leave()
 			if errors.Is(unreadable[i], errLate) {
 				unreadable[i] = &steady{fmt.Sprintf("fairsem: status %q: %v", name, errLate), unreadable[i]}
+			}
+			if unreadable[i] == nil {
+				read.Store(true)
+			} else {
+				fail.Do(func() { failed = unreadable[i] })
 			}
 			switch {
 			case within.Err() == nil && !errors.Is(unreadable[i], fairsem.ErrUnavailable):
@@ -133,8 +140,8 @@ func statuses(ctx context.Context, client *fairsem.Client, names []string, lag t
 	switch {
 	case ctx.Err() != nil:
 		return nil, nil, context.Cause(ctx)
-	case len(names) > 0 && !answered.Load():
-		return nil, nil, context.Cause(within)
+	case len(names) > 0 && !read.Load():
+		return nil, nil, failed
 	}
 	return all, unreadable, nil
 }

@@ -528,6 +528,17 @@ func TestNamesThatCannotBeReadAreCountedAndHideNoOther(t *testing.T) {
 	b.seesNot("cannot be read")
 }
 
+func TestNothingIsSaidToBeInUseWhereNamesAreUnreadable(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Options{}, api)
+	for _, s := range []inspect.Survey{{Unreadable: []error{errors.New("WRONGTYPE")}}, {Missing: errors.New("a primary")}} {
+		b.back(answer{survey: s})
+		b.sees("No name that can be read is in use.")
+	}
+	b.show()
+	b.sees("No name is in use")
+}
+
 func TestSlowQueriesAreLessFrequent(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{Interval: time.Second})

@@ -143,6 +143,8 @@ func (m model) empty() string {
 		return "No name contains this: esc shows all again."
 	case n.partial:
 		return "No name was found yet; " + stillScanning + "."
+	case len(n.unreadable) > 0 || n.missing != nil:
+		return "No name that can be read is in use."
 	case m.options.Pattern != "":
 		return "No name that is in use matches " + text.Clean(m.options.Pattern) + "."
 	}

@@ -43,3 +43,13 @@ func TestATicketWithoutALabelCanStillBeSeen(t *testing.T) {
 	t.Parallel()
 	assert.Equal(t, "?", newTicket("gate", fairsem.Ticket{ID: "a:1"}, time.Now(), false).Label)
 }
+
+func TestNoSemaphoreIsSaidToBeInUseOnlyIfAllCanBeRead(t *testing.T) {
+	t.Parallel()
+	p := &Page{templates: template.Must(template.ParseFS(files, "templates/*.html"))}
+	const none = "No semaphore is in use"
+	assert.Contains(t, string(p.render("index-live", overview{Connected: true})), none)
+	drawn := string(p.render("index-live", overview{Connected: true, Unreadable: []string{"why"}}))
+	assert.NotContains(t, drawn, none)
+	assert.Contains(t, drawn, "No semaphore that can be read is in use.")
+}
