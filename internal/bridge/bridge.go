@@ -4,6 +4,9 @@ package bridge
 
 import "context"
 
+// InCluster reports whether the names of a *fairsem.Client are on several servers.
+var InCluster func(client any) bool
+
 // Leave is the half of Release of a *fairsem.Permit that does not wait: the release is queued when it returns.
 var Leave func(permit any)
 

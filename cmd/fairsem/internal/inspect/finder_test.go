@@ -254,6 +254,45 @@ func (w *whileAsked) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 	}
 }
 
+// afterReply calls f once, when a first pipeline was answered and before the next one is sent.
+type afterReply struct {
+	whileAsked
+	mu sync.Mutex
+}
+
+func (a *afterReply) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		defer a.once.Do(a.f)
+		return next(ctx, cmds)
+	}
+}
+
+// Names that it had not answered before it stopped were left out, as those on a dead primary of a cluster are.
+func TestAServerThatStopsForAMomentLeavesOutNoName(t *testing.T) {
+	t.Parallel()
+	server := redistest.NewServer(t)
+	rdb := server.Client()
+	client := newClientOn(t, rdb)
+	names := inspect.NewFinder(client, everyName, 0, 0)
+	for i := range 200 { // more than are queried in parallel
+		name := fmt.Sprint(i)
+		require.NoError(t, client.Inspect(name).SetLimit(t.Context(), 1))
+		names.Add(name)
+	}
+	resumed := make(chan error, 1)
+	rdb.AddHook(&afterReply{whileAsked: whileAsked{f: func() {
+		assert.NoError(t, server.Pause())
+		time.AfterFunc(1600*time.Millisecond, func() { resumed <- server.Resume() })
+	}}})
+	survey, err := names.Query(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, <-resumed)
+	assert.Empty(t, survey.Unreadable)
+	assert.Len(t, survey.Statuses, 200)
+}
+
 func TestASurveyReportsMoreNamesOnlyIfItIsFull(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.NewServer(t).Client()

@@ -22,8 +22,8 @@ const (
 	// roomTimeout is after which a name without an answer no longer counts for maxParallel. It may be on a primary of a cluster that
 	// does not answer, and must not hold up names on others.
 	roomTimeout = 200 * time.Millisecond
-	// lagTimeout is how much later than the last of the others a name may be answered that is polled, before it counts as unreadable. The
-	// client itself would retry for a TTL, and the others would be old by then.
+	// lagTimeout is how much later than the last of the others a name in a cluster may be answered that is polled, before it counts as
+	// unreadable: its primary may be down. The client itself would retry for a TTL, and the others would be old by then.
 	lagTimeout = time.Second
 )
 
