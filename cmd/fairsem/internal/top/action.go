@@ -70,11 +70,11 @@ func (a action) question(now fairsem.Status, t ticket) string {
 	name := short(a.name)
 	switch a.verb {
 	case resize:
-		return fmt.Sprintf("Set the limit of %s to %d? It is %d now, with %d in use and %d waiting.%s",
-			name, a.limit, now.Limit, now.Used, now.Waiting, shrinks(now, a.limit))
+		return fmt.Sprintf("Set the limit of %s to %d? It is %d now, with %d in use and %d waiting.%s%s",
+			name, a.limit, now.Limit, now.Used, now.Waiting, shrinks(now, a.limit), unknown(now))
 	case pause:
-		return fmt.Sprintf("Pause %s? Nothing is granted until it is resumed; %d of %d in use now, %d waiting.%s",
-			name, now.Used, now.Limit, now.Waiting, forgets(now))
+		return fmt.Sprintf("Pause %s? Nothing is granted until it is resumed; %d of %d in use now, %d waiting.%s%s",
+			name, now.Used, now.Limit, now.Waiting, forgets(now), unknown(now))
 	case resume:
 		return fmt.Sprintf("Reset the limit of %s? It is set to %d by hand and goes back to %s; %d in use now, %d waiting.",
 			name, now.Limit, declared(now), now.Used, now.Waiting)
@@ -85,6 +85,14 @@ func (a action) question(now fairsem.Status, t ticket) string {
 	}
 	return fmt.Sprintf("Evict %s from %s? It has held %s for %s, and its work may continue for a moment.\nid %s",
 		who(t), name, render.Count(t.Weight, "unit"), text.Ago(t.since), text.Word(inspect.PlainID(t.ID)))
+}
+
+// unknown warns of a limit for a name that is not in use any more: Redis would store it for ever.
+func unknown(now fairsem.Status) string {
+	if now.Exists {
+		return ""
+	}
+	return " Redis does not know this name any more: the limit is stored until it is reset."
 }
 
 // shrinks explains what a lower limit means for the holders.

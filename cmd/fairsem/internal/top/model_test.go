@@ -402,6 +402,20 @@ func TestEvictAsksAboutTheSelectedTicket(t *testing.T) {
 	b.sees("carol was evicted from api")
 }
 
+// A name that nobody used any more was paused like any other, and its key stayed for ever.
+func TestAQuestionSaysThatRedisDoesNotKnowTheNameAnyMore(t *testing.T) {
+	t.Parallel()
+	const gone = "Redis does not know this name any more: the limit is stored until it is reset."
+	words := func(b *bench) string { return strings.Join(strings.Fields(b.screen()), " ") }
+	for _, keys := range []string{"p", "l5<enter>"} {
+		b := openBench(t)
+		b.press(keys)
+		assert.NotContains(t, words(b), gone)
+		b.showDetail(inspect.Detail{Status: fairsem.Status{Name: "api"}})
+		assert.Contains(t, words(b), gone, "it went while the question was on the screen")
+	}
+}
+
 // A waiter that is granted its permit while the question is on the screen has work in progress.
 func TestQuestionAboutAWaiterIsWithdrawnWhenItHoldsOrIsGone(t *testing.T) {
 	t.Parallel()
