@@ -168,9 +168,9 @@ func (o *lsOptions) hints(cmd *cobra.Command) bool {
 // longScan is when people wonder whether it works.
 const longScan = 5 * time.Second
 
-// explain reports a scan that takes long, until the returned function is called.
+// explain reports a scan that takes long, until the returned function is called. For a single name there is none.
 func (o *lsOptions) explain(cmd *cobra.Command) (stop func()) {
-	if o.watch.watch {
+	if o.watch.watch || inspect.Exact(o.pattern) {
 		return func() {}
 	}
 	said := make(chan struct{})
