@@ -108,22 +108,27 @@ func (p *target) examine(ctx context.Context, report func(Finding)) error {
 			report(f)
 		}
 		if over {
-			report(others(checks[i+1:]))
+			for _, f := range others(checks[i+1:]) {
+				report(f)
+			}
 			break
 		}
 	}
 	return nil
 }
 
-// others is for checks that make no sense any more.
-func others(rest []check) Finding {
+// others is for checks that make no sense any more, if there are any.
+func others(rest []check) []Finding {
+	if len(rest) == 0 {
+		return nil
+	}
 	names := make([]string, len(rest))
 	for i, c := range rest {
 		names[i] = c.name
 	}
 	f := skip("not checked, because of the failure above: %s", strings.Join(names, ", ")).with("checks", names)
 	f.Check = "others"
-	return f
+	return []Finding{f}
 }
 
 // bounded runs a check for as long as that is allowed. A check that does not come back goes on, as go-redis does

@@ -341,3 +341,10 @@ func TestWhereThereIsNoSemaphoreOtherPrefixesAreTold(t *testing.T) {
 		assert.Equal(t, []string{"staging"}, f.Details["other_prefixes"])
 	}
 }
+
+// It was reported with an empty list where the last check failed.
+func TestOtherChecksAreReportedOnlyIfThereAreAny(t *testing.T) {
+	t.Parallel()
+	assert.Empty(t, others(nil))
+	assert.Equal(t, "not checked, because of the failure above: a, b", one(t, others([]check{{name: "a"}, {name: "b"}})).Message)
+}
