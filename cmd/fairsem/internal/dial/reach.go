@@ -155,6 +155,8 @@ const addCertificate = "add ?" + certParameter + "=FILE&" + keyParameter + "=FIL
 func (s *Server) advice(err error) string {
 	var timeout net.Error
 	var untrusted x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var invalid x509.CertificateInvalidError
 	var connection *net.OpError
 	says := func(text string) bool { return strings.Contains(err.Error(), text) }
 	switch {
@@ -164,6 +166,12 @@ func (s *Server) advice(err error) string {
 		return "address and password are right, but this user needs more rights: fairsem doctor lists them"
 	case errors.As(err, &untrusted), says("signed by unknown authority"): // go-redis does not keep every error
 		return "set SSL_CERT_FILE to a file with the certificate of its authority"
+	case errors.As(err, &host), says("certificate is valid for"), says("certificate is not valid for any"), says("doesn't contain any IP SANs"):
+		return "use a host name in the address that its certificate has"
+	case errors.As(err, &invalid), says("certificate has expired or is not yet valid"):
+		return "its certificate is not valid: renew it, and check the clock of this machine"
+	case says("unknown certificate authority"): // the server's words about the certificate of this client
+		return "check " + certParameter + " and " + keyParameter + ": the server does not trust the authority of that certificate"
 	case says("certificate required"): // go-redis does not keep every error, and the package tls has no type for it
 		return "it wants a certificate of the client: " + addCertificate
 	case s.secure && (says("connection reset") || says("broken pipe")): // it may say why, and close before that was read

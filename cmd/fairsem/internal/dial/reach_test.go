@@ -3,9 +3,16 @@ package dial
 import (
 	"bufio"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -175,6 +182,40 @@ func TestAnUntrustedServerIsNotReached(t *testing.T) {
 	requireRefuses(t, parse(t, "clusters://:geheim@%s", stranger.Addr()), "SSL_CERT_FILE")
 	requireRefuses(t, parse(t, "sentinels://:geheim@%s?master_name=m", stranger.Addr()), "SSL_CERT_FILE")
 	requireRefuses(t, parse(t, "redis://:geheim@%s", stranger.Addr()), "if it uses TLS, write rediss://")
+}
+
+// selfSigned writes a certificate that no server trusts, and its key, and returns both files.
+func selfSigned(t *testing.T) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "stranger"}, NotAfter: time.Now().Add(time.Hour)}
+	signed, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	require.NoError(t, err)
+	packed, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	for name, block := range map[string]*pem.Block{"cert": {Type: "CERTIFICATE", Bytes: signed}, "key": {Type: "PRIVATE KEY", Bytes: packed}} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600))
+	}
+	return filepath.Join(dir, "cert"), filepath.Join(dir, "key")
+}
+
+// The advice was to check user and password.
+func TestACertificateThatDoesNotServeIsNotTakenForAWrongPassword(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t)
+	_, port, _ := strings.Cut(g.single.Addr(), ":") // its certificate has the address 127.0.0.1
+	for _, form := range []string{"rediss://localhost:%s", "clusters://localhost:%s", "sentinels://localhost:%s?master_name=m"} {
+		requireRefuses(t, parse(t, form, port), "localhost", "use a host name in the address that its certificate has")
+	}
+	cert, key := selfSigned(t)
+	requireRefuses(t, parse(t, "rediss://%s?tls_cert=%s&tls_key=%s", g.mutual.Addr(), cert, key),
+		"unknown certificate authority", "check tls_cert and tls_key: the server does not trust the authority")
+	expired := x509.CertificateInvalidError{Reason: x509.Expired}
+	for _, err := range []error{expired, errors.New(expired.Error())} {
+		assert.Equal(t, "its certificate is not valid: renew it, and check the clock of this machine", (&Server{secure: true}).advice(err))
+	}
 }
 
 func TestAWrongPasswordIsReportedAndNotShown(t *testing.T) {
