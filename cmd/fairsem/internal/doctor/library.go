@@ -68,7 +68,7 @@ func library(ctx context.Context, p *target) []Finding {
 			slowest = t
 		}
 	}
-	return []Finding{judgeTrial(worst), judgeWake(slowest)}
+	return []Finding{judgeTrial(worst), judgeWake(slowest, len(p.silent) > 0)}
 }
 
 func judgeTrial(t trial) Finding {
@@ -86,11 +86,16 @@ func judgeTrial(t trial) Finding {
 	return found.with("first_ms", millis(t.first)).with("round_ms", millis(t.round)).with("grace", t.grace)
 }
 
-func judgeWake(t trial) Finding {
+// judgeWake judges how a waiter was notified; silent is whether a node of the cluster does not answer. Each client receives its messages from one node, whichever names it
+// uses: the one of the slot of its channel.
+func judgeWake(t trial, silent bool) Finding {
 	found := ok("a release notifies a waiter within %v", short(t.wake))
 	if t.by != fairsem.GrantedByMessage {
-		found = warn(fmt.Sprintf("a release on %s notifies no waiter: it found its permit by a query, after %v", t.addr, short(t.wake)),
-			"the checks optional and channel above report a missing right, or where messages are lost")
+		advice := "the checks optional and channel above report a missing right, or where messages are lost"
+		if silent {
+			advice = "processes whose messages come from the node that does not answer get none, of any name: see the check slots"
+		}
+		found = warn(fmt.Sprintf("a release on %s notifies no waiter: it found its permit by a query, after %v", t.addr, short(t.wake)), advice)
 	}
 	found.Check = "wake"
 	return found.with("wake_ms", millis(t.wake)).with("by", string(t.by))

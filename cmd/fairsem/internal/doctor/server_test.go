@@ -313,7 +313,11 @@ func TestTheGracePeriodOfAYoungServerIsReported(t *testing.T) {
 	assert.Contains(t, f.Message, "grace period")
 	assert.Equal(t, Fail, judgeTrial(trial{err: fairsem.ErrUnavailable}).State)
 	assert.Equal(t, Fail, judgeTrial(trial{err: errors.New("NOREPLICAS")}).State)
-	assert.Equal(t, Warn, judgeWake(trial{by: fairsem.GrantedByRefresh}).State)
+	for silent, want := range map[bool]string{false: "the checks optional and channel above", true: "see the check slots"} {
+		f := judgeWake(trial{by: fairsem.GrantedByRefresh}, silent)
+		assert.Equal(t, Warn, f.State)
+		assert.Contains(t, f.Advice, want)
+	}
 }
 
 func TestAMasterWithoutSlotsIsLeftOut(t *testing.T) {
