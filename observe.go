@@ -57,7 +57,8 @@ type headline struct {
 // GrantedBy is how a process learned of a grant.
 type GrantedBy string
 
-// A grant to a waiter is pushed. Many GrantedByRefresh mean that messages get lost.
+// A grant to a waiter is pushed. Many GrantedByRefresh of a semaphore mean that messages get lost. A waiter of a [Limiter] also asks when
+// its turn comes, so some of its grants are GrantedByRefresh.
 const (
 	GrantedAtOnce    GrantedBy = "at once" // by the answer to the call itself: it never waited in the queue
 	GrantedByMessage GrantedBy = "message" // by a message, after a release in another process

@@ -161,7 +161,6 @@ func TestEveryQueryOfTheDashboardReturnsDataUnderLoad(t *testing.T) {
 			queries[fmt.Sprintf("%s, query %d", panel.Title, i+1)] = fill.Replace(target.Expr)
 		}
 	}
-	queries["Wake-ups by poll, of a Limiter"] = "(" + queries["Wake-ups by poll, query 1"] + ") and on (name) fairsem_client_calls_allowed_total"
 	require.Greater(t, len(queries), 30)
 	deadline := time.Now().Add(soon)
 	for what, query := range queries {

@@ -13,8 +13,8 @@
 //
 // The label name is the name of a semaphore, a lock or a limiter, for at most [Options.MaxNames] names and those that [Options.Allow]
 // allows. All others share the series with name="other", together with a name that is "other". Bytes of a name that are not UTF-8
-// are written as \xff. A name has up to 51 series, and they stay until the program ends: programs that make a name for each user should
-// set Allow.
+// are written as \xff; in such a name, and in one that has such an escape as text, a backslash is doubled. A name has up to 51 series, and
+// they stay until the program ends: programs that make a name for each user should set Allow.
 //
 // The counters of grants and losses begin with 0 at the first permit of a name, so that the first loss is an increase. That of the calls
 // that failed because Redis does not answer begins with the first event of the name.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -44,7 +45,7 @@ func New(o Options) (*Observer, error) {
 	if len(o.Buckets) == 0 {
 		o.Buckets = prometheus.ExponentialBuckets(0.001, 4, 10)
 	}
-	m := newMetrics(o.Buckets)
+	m := newMetrics(slices.Clone(o.Buckets)) // the histogram of each new name is made of them
 	names, err := labels.NewNames(o.Allow, o.MaxNames, m.named)
 	if err != nil {
 		return nil, fmt.Errorf("fairsemprom: %w", err)

@@ -250,6 +250,16 @@ func TestNamesThatHaveNoSeriesShareOne(t *testing.T) {
 	assert.NotContains(t, read(t, observer), "user")
 }
 
+// The histogram of the next name panicked, and with it the observer.
+func TestBucketsThatTheCallerChangesLaterChangeNothing(t *testing.T) {
+	t.Parallel()
+	buckets := []float64{1, 2}
+	observer := newObserver(t, fairsemprom.Options{Buckets: buckets})
+	buckets[1] = 0
+	observer.Observe(fairsem.GrantedEvent{Context: background, Name: "a", Weight: 1, By: fairsem.GrantedByReply, Waited: 1500 * time.Millisecond})
+	has(t, observer, `fairsem_client_wait_duration_seconds_bucket{name="a",le="2.0"} 1`)
+}
+
 // Prometheus refuses everything that a process says if one label is not UTF-8.
 func TestLabelIsTextWhateverTheNameIs(t *testing.T) {
 	t.Parallel()
@@ -257,7 +267,7 @@ func TestLabelIsTextWhateverTheNameIs(t *testing.T) {
 	for _, name := range []string{"twin\xff", `twin\xff`, "a\"\n"} {
 		observer.Observe(fairsem.GrantedEvent{Context: background, Name: name, Weight: 1, By: fairsem.GrantedAtOnce})
 	}
-	has(t, observer, `fairsem_client_permits_in_use{name="twin\\xff"} 2.0`, `fairsem_client_permits_in_use{name="a\"\n"} 1.0`)
+	has(t, observer, `fairsem_client_permits_in_use{name="twin\\xff"} 1.0`, `fairsem_client_permits_in_use{name="twin\\\\xff"} 1.0`, `fairsem_client_permits_in_use{name="a\"\n"} 1.0`)
 }
 
 type traceKey struct{}

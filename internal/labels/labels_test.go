@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -57,6 +58,31 @@ func TestLabelOfANameIsUTF8AndOtherwiseTheName(t *testing.T) {
 	n := names(t, nil, 0)
 	assert.Equal(t, `not\xff\xfeutf8 é`, n.Of("not\xff\xfeutf8 é"))
 	assert.Equal(t, "a \"b\"\n\x00�", n.Of("a \"b\"\n\x00�"))
+	assert.Equal(t, `a\\xff`, n.Of(`a\xff`), "not the same as that of a byte")
+	assert.Equal(t, `\\\xff`, n.Of("\\\xff"))
+	assert.Equal(t, `domain\user`, n.Of(`domain\user`))
+}
+
+// Of two names with one label /metrics of fairsem serve silently left one out, and programs added them up.
+func TestNoTwoNamesHaveOneLabel(t *testing.T) {
+	t.Parallel()
+	parts := []string{"", `\`, `\\`, "xff", "x", "ff", `\xff`, "\xff", "\xfe", "\u200b", `u200b`, "\x80", "\x1b", "\ufffd", "é"}
+	taken := make(map[string]string) // by their labels
+	for _, a := range parts {
+		for _, b := range parts {
+			for _, c := range parts {
+				for _, d := range parts {
+					name := a + b + c + d
+					of := labels.Text(name)
+					assert.True(t, utf8.ValidString(of))
+					if other, ok := taken[of]; ok && other != name {
+						t.Fatalf("%q and %q have the label %q", name, other, of)
+					}
+					taken[of] = name
+				}
+			}
+		}
+	}
 }
 
 func TestNegativeNumberOfNamesIsRefused(t *testing.T) {

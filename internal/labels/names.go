@@ -6,6 +6,7 @@ package labels
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -76,11 +77,16 @@ func (n *Names[T]) add(name string) T {
 	return value
 }
 
-// Text returns a name as UTF-8, which labels must be. Bytes that are none are escaped, as fairsem serve does.
+// escapedByte is what Text writes for a byte that is no UTF-8.
+var escapedByte = regexp.MustCompile(`\\x[89a-f][0-9a-f]`)
+
+// Text returns a name as UTF-8, which labels must be: bytes that are none are escaped. In such a name, and in one that has such an escape
+// as text, each backslash is doubled, so no two names have the same label.
 func Text(name string) string {
-	if utf8.ValidString(name) {
+	if utf8.ValidString(name) && !escapedByte.MatchString(name) {
 		return name
 	}
+	name = strings.ReplaceAll(name, `\`, `\\`)
 	var b strings.Builder
 	for len(name) > 0 {
 		r, size := utf8.DecodeRuneInString(name)

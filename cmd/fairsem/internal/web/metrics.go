@@ -3,19 +3,17 @@ package web
 import (
 	"bytes"
 	"net/http"
-	"regexp"
 	"time"
-	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/internal/labels"
 )
 
-func about(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(name, help, labels, nil)
+func about(name, help string, variable ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, variable, nil)
 }
 
 var (
@@ -124,26 +122,14 @@ func (names) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect sends the figures of all names. No two of them have the same labels, which a registry would not accept: see label.
+// Collect sends the figures of all names. No two of them have the same labels, which a registry would not accept: see labels.Text.
 func (c names) Collect(ch chan<- prometheus.Metric) {
 	for _, s := range c.page.sampler.latest().Statuses {
-		name := label(s.Name)
+		name := labels.Text(s.Name)
 		for _, f := range families {
 			ch <- prometheus.MustNewConstMetric(f.desc, f.kind, f.value(s), name)
 		}
 	}
-}
-
-// escapedByte is how text.Distinct writes a byte that is no UTF-8.
-var escapedByte = regexp.MustCompile(`\\x[89a-f][0-9a-f]`)
-
-// label is the name, or if that is no UTF-8, which labels must be, how it is shown. A name that has such an escape as text is written with
-// a backslash before each backslash, so no two names have the same label. All others are as programs have them in their own metrics.
-func label(name string) string {
-	if utf8.ValidString(name) && !escapedByte.MatchString(name) {
-		return name
-	}
-	return text.Distinct(name)
 }
 
 func boolValue(b bool) float64 {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -89,28 +88,6 @@ func TestALabelIsTextWhateverANameIs(t *testing.T) {
 	assert.Contains(t, page, `title="twin\\xff"`)
 	assert.Contains(t, s.get("/semaphore?"+named("twin\xff")).body, `<h1 title="twin\xff">`)
 	assert.Contains(t, s.get("/semaphore?"+named(`twin\xff`)).body, `<h1 title="twin\\xff">`)
-}
-
-// Of two names with one label /metrics silently left one out, with its tenants.
-func TestNoTwoNamesHaveOneLabel(t *testing.T) {
-	t.Parallel()
-	parts := []string{"", `\`, `\\`, "xff", "x", "ff", `\xff`, "\xff", "\xfe", "\u200b", `u200b`, "\x80", "\x1b", "\ufffd", "é"}
-	names := make(map[string]string) // by their labels
-	for _, a := range parts {
-		for _, b := range parts {
-			for _, c := range parts {
-				for _, d := range parts {
-					name := a + b + c + d
-					of := label(name)
-					assert.True(t, utf8.ValidString(of))
-					if other, ok := names[of]; ok && other != name {
-						t.Fatalf("%q and %q have the label %q", name, other, of)
-					}
-					names[of] = name
-				}
-			}
-		}
-	}
 }
 
 // Four slow readers used to block Prometheus, and figures were made for each.

@@ -12,6 +12,7 @@ import (
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/internal/labels"
 )
 
 // mostTenantFigures is how many tenants, of all names together, have figures of their own: any client can name new ones.
@@ -54,7 +55,7 @@ func (c *tenantFigures) Collect(ch chan<- prometheus.Metric) {
 	now := c.page.sampler.latest()
 	own := c.choose(now.Statuses, now.tenants)
 	for _, s := range now.Statuses {
-		of, name := now.tenants[s.Name], label(s.Name)
+		of, name := now.tenants[s.Name], labels.Text(s.Name)
 		if len(of.All) == 0 && !of.Unread {
 			continue
 		}
@@ -80,8 +81,8 @@ func (c *tenantFigures) Collect(ch chan<- prometheus.Metric) {
 	c.kept = own
 }
 
-func sendGauge(ch chan<- prometheus.Metric, desc *prometheus.Desc, value float64, labels ...string) {
-	ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+func sendGauge(ch chan<- prometheus.Metric, desc *prometheus.Desc, value float64, values ...string) {
+	ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, values...)
 }
 
 // choose returns which tenants have figures of their own: first those that had them, then others, by name.
@@ -89,7 +90,7 @@ func (c *tenantFigures) choose(all []fairsem.Status, of map[string]inspect.Tenan
 	var keys []seriesKey
 	for _, s := range all {
 		for _, t := range of[s.Name].All {
-			keys = append(keys, seriesKey{label(s.Name), tenantLabel(t.Name)})
+			keys = append(keys, seriesKey{labels.Text(s.Name), tenantLabel(t.Name)})
 		}
 	}
 	slices.SortFunc(keys, func(a, b seriesKey) int {
