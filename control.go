@@ -146,7 +146,7 @@ func (i *Inspector) sign(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(ctx, signatureWait)
 	defer cancel()
 	c := i.client
-	set := redis.NewStatusCmd(background, "set", c.keyspace.EvictedKey(id), c.label, "px", signatureLife.Milliseconds())
+	set := redis.NewStatusCmd(context.Background(), "set", c.keyspace.EvictedKey(id), c.label, "px", signatureLife.Milliseconds())
 	c.shared.Ask(ctx, pipeline.Command{Cmd: set})
 }
 
@@ -162,7 +162,7 @@ func (i *Inspector) signature(ctx context.Context, id string) (string, error) {
 	if err := i.checkID(ctx, id); err != nil {
 		return "", err
 	}
-	get := redis.NewStringCmd(background, "getrange", i.client.keyspace.EvictedKey(id), 0, maxLabel-1)
+	get := redis.NewStringCmd(context.Background(), "getrange", i.client.keyspace.EvictedKey(id), 0, maxLabel-1)
 	if err := i.client.askOnce(ctx, get); err != nil {
 		return "", err
 	}

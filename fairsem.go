@@ -214,7 +214,7 @@ func (c *Client) announce(now time.Time, lease time.Duration) {
 		return
 	}
 	key := c.keyspace.LabelKey(c.keyspace.ClientID)
-	set := redis.NewStatusCmd(background, "set", key, c.label, "px", 3*time.Duration(c.longest.Load()).Milliseconds())
+	set := redis.NewStatusCmd(context.Background(), "set", key, c.label, "px", 3*time.Duration(c.longest.Load()).Milliseconds())
 	answer := c.shared.Send(pipeline.Command{Cmd: set})
 	c.labelled.Store(&answer)
 }
@@ -226,7 +226,7 @@ func (c *Client) withdraw(ctx context.Context) {
 		return
 	}
 	c.shared.Await(ctx, *answer)
-	del := redis.NewIntCmd(background, "del", c.keyspace.LabelKey(c.keyspace.ClientID))
+	del := redis.NewIntCmd(context.Background(), "del", c.keyspace.LabelKey(c.keyspace.ClientID))
 	c.shared.Ask(ctx, pipeline.Command{Cmd: del})
 }
 
@@ -264,7 +264,7 @@ func (c *Client) Close() error {
 
 // releaseAll releases all tickets, deletes the label, and waits until Redis has confirmed it.
 func (c *Client) releaseAll(states []*nameState) error {
-	ctx, cancel := context.WithTimeout(background, closeGrace)
+	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
 	var tickets []*ticket
 	for _, v := range states {

@@ -292,7 +292,7 @@ func (c *Client) readLabels(ctx context.Context, page []Ticket) {
 	for _, t := range page {
 		id := protocol.ClientOf(t.ID)
 		if _, sent := answers[id]; !sent {
-			a := answer{label: redis.NewStringCmd(background, "getrange", c.keyspace.LabelKey(id), 0, maxLabel-1), server: c.pipelineOf(id)}
+			a := answer{label: redis.NewStringCmd(context.Background(), "getrange", c.keyspace.LabelKey(id), 0, maxLabel-1), server: c.pipelineOf(id)}
 			a.reply = a.server.Send(pipeline.Command{Cmd: a.label})
 			answers[id] = a
 		}

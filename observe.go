@@ -233,19 +233,19 @@ func (e LostEvent) headline() headline {
 }
 
 func (e CallFailedEvent) headline() headline {
-	return headline{background, e.At, slog.LevelDebug, "fairsem: operation failed"}
+	return headline{context.Background(), e.At, slog.LevelDebug, "fairsem: operation failed"}
 }
 
 func (e DisconnectedEvent) headline() headline {
-	return headline{background, e.At, slog.LevelWarn, "fairsem: subscription lost"}
+	return headline{context.Background(), e.At, slog.LevelWarn, "fairsem: subscription lost"}
 }
 
 func (e ReconnectedEvent) headline() headline {
-	return headline{background, e.At, slog.LevelInfo, "fairsem: subscription restored"}
+	return headline{context.Background(), e.At, slog.LevelInfo, "fairsem: subscription restored"}
 }
 
 func (e UnreturnedEvent) headline() headline {
-	return headline{background, e.At, slog.LevelWarn, "fairsem: error not returned"}
+	return headline{context.Background(), e.At, slog.LevelWarn, "fairsem: error not returned"}
 }
 
 // details are the attributes of a log record.

@@ -86,7 +86,7 @@ func (c *Client) Ping(ctx context.Context) error {
 	}
 	err := cmp.Or(c.check(), ended(ctx))
 	if err == nil {
-		err = c.askOnce(ctx, redis.NewStatusCmd(background, "ping"))
+		err = c.askOnce(ctx, redis.NewStatusCmd(context.Background(), "ping"))
 	}
 	return wrap(op, c.keyspace.Prefix, err)
 }

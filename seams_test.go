@@ -18,6 +18,8 @@ import (
 	"github.com/fairsem/fairsem/internal/testclient"
 )
 
+var background = context.Background()
+
 // Cases in which several parts of the client interact.
 
 func TestEvictionOfAGrantThatIsBeingConfirmedTakesEffect(t *testing.T) {

@@ -170,7 +170,7 @@ func (w *Weighted) TryAcquire(n int64) bool {
 	if w.sem.client.events.begin() { // until the error that it cannot return is reported
 		defer w.sem.client.events.end()
 	}
-	ctx, cancel := context.WithTimeout(background, w.sem.client.brief())
+	ctx, cancel := context.WithTimeout(context.Background(), w.sem.client.brief())
 	defer cancel()
 	p, err := w.sem.TryAcquire(ctx, n)
 	if err != nil {
