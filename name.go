@@ -40,7 +40,7 @@ type nameState struct {
 	epochSent    time.Time            // when the call was sent whose reply had the epoch
 	verifySince  time.Time            // since when the server may have changed; zero: no reason to verify
 	checkAt      time.Time            // when to verify, if the server could go away unnoticed until then; zero: not scheduled
-	shortcut     shortcut             // to the plain scripts
+	fastPath     fastPath             // to the plain scripts
 }
 
 // host is what the names of a Client share.

@@ -19,8 +19,8 @@ type requestKey struct {
 	overdue   bool                   // of a release: the leases have ended
 }
 
-// isPlain reports whether k is a release that an acquire can carry.
-func (k requestKey) isPlain() bool {
+// canJoinAcquire reports whether k is a release that an acquire can carry.
+func (k requestKey) canJoinAcquire() bool {
 	return k.script == protocol.ReleaseScript && k.tombstone == 0 && !k.overdue
 }
 
@@ -51,7 +51,7 @@ type plainCall struct {
 // joins reports whether an acquire and plain releases for it come together.
 func (r *request) joins(k requestKey) bool {
 	acquires, acquire := r.key.script == protocol.AcquireScript, k.script == protocol.AcquireScript
-	return acquires && k.isPlain() || r.key.isPlain() && acquire
+	return acquires && k.canJoinAcquire() || r.key.canJoinAcquire() && acquire
 }
 
 // add adds tickets with their key.
@@ -63,7 +63,7 @@ func (r *request) add(k requestKey, tickets []*ticket) {
 	switch {
 	case r.key == k:
 		r.tickets = append(r.tickets, tickets...)
-	case k.isPlain():
+	case k.canJoinAcquire():
 		r.released = append(r.released, tickets...)
 	default: // the releases of r are carried by an acquire from now on
 		r.key, r.released, r.tickets = k, r.tickets, slices.Clone(tickets)
@@ -111,7 +111,7 @@ func (r *request) parts() (acquired, released []*ticket) {
 func (r *request) isUsual() bool {
 	acquired, released := r.parts()
 	switch {
-	case r.key.script != protocol.AcquireScript && !r.key.isPlain():
+	case r.key.script != protocol.AcquireScript && !r.key.canJoinAcquire():
 		return false
 	case slices.ContainsFunc(acquired, func(t *ticket) bool {
 		return t.Units() != 1 || t.maybeApplied

@@ -120,7 +120,7 @@ func (r *request) plainScript(d protocol.Declaration) *protocol.Script {
 		return nil
 	}
 	acquires, params := r.key.script == protocol.AcquireScript, r.key.params
-	kind := r.state.shortcut.kind()
+	kind := r.state.fastPath.kind()
 	if acquires && (params.Numbered != (kind == protocol.PlainWithNumbers) || r.namesTenants() && kind != protocol.PlainWithTenants && kind != protocol.PlainWithTenantsInQueue) {
 		return nil
 	}
@@ -147,7 +147,7 @@ func (r *request) plainScript(d protocol.Declaration) *protocol.Script {
 
 // plainScriptOfTenants is plainScript for a name that tenants share.
 func (r *request) plainScriptOfTenants(kind protocol.Plain, acquires bool) *protocol.Script {
-	s, params := &r.state.shortcut, r.key.params
+	s, params := &r.state.fastPath, r.key.params
 	if kind == protocol.PlainWithTenants && r.isOfOneTenant() {
 		if acquires {
 			return protocol.PlainTenantsAcquireScript
@@ -165,7 +165,7 @@ func (r *request) plainScriptOfTenants(kind protocol.Plain, acquires bool) *prot
 func (r *request) Full() protocol.Call {
 	r.state.mu.Lock()
 	defer r.state.mu.Unlock()
-	r.state.shortcut.missed(r.plain.script)
+	r.state.fastPath.missed(r.plain.script)
 	r.plain.script = nil
 	return r.fullCallLocked(r.state.host.declared.declare(r.state.name, r.key.spec))
 }
@@ -251,7 +251,7 @@ func (r *request) Done(response pipeline.Response, sent clock.Instant) (woken in
 	}
 	if err != nil {
 		if r.plain.script != nil {
-			v.shortcut.missed(r.plain.script) // whatever it was, a full call may work
+			v.fastPath.missed(r.plain.script) // whatever it was, a full call may work
 		}
 		v.failedLocked(r, err)
 	} else {

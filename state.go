@@ -131,7 +131,7 @@ func (v *nameState) answeredLocked(r *request, rep protocol.Reply, sent clock.In
 	v.backoff, v.spec = 0, r.key.spec
 	v.host.declared.learn(v.name, r.key.spec, rep.Since)
 	v.host.servers.meet(rep.Server)
-	v.shortcut.learn(rep, r.plain.script)
+	v.fastPath.learn(rep, r.plain.script)
 	v.noteEpochLocked(rep.Epoch, sent.Time)
 	i := 0
 	for verb, t := range r.all() {

@@ -132,7 +132,7 @@ func TestAfterOnePlainCallThatWasDeclinedOneReplySuffices(t *testing.T) {
 		w.isIdle()
 		asks(c, "a", 1, CallOptions{})
 		w.carries("plain_queue a: 4").plainly(1000, 2, 0, 40)
-		assert.Equal(t, protocol.PlainWithQueue, a.state.shortcut.kind())
+		assert.Equal(t, protocol.PlainWithQueue, a.state.fastPath.kind())
 	})
 }
 
@@ -191,7 +191,7 @@ func TestCallOfSeveralTenantsIsPlainWhereNobodyWaits(t *testing.T) {
 // What is in vain too often without waiters may do with them.
 func TestPlainScriptOfTenantsThatIsOftenInVainIsNotTried(t *testing.T) {
 	t.Parallel()
-	var s shortcut
+	var s fastPath
 	reply := protocol.Reply{Plain: protocol.PlainWithTenants}
 	s.learn(reply, nil)
 	for range 3 {
@@ -211,7 +211,7 @@ func TestPlainScriptOfTenantsThatIsOftenInVainIsNotTried(t *testing.T) {
 func TestPlainScriptsThatAreOftenInVainAreNotTried(t *testing.T) {
 	t.Parallel()
 	without, with := protocol.PlainAcquireScript, protocol.PlainQueueScript
-	var s shortcut
+	var s fastPath
 	s.learn(protocol.Reply{Plain: protocol.PlainWithoutQueue}, nil)
 	inVain := func(script *protocol.Script, then protocol.Plain) {
 		s.missed(script)
@@ -291,11 +291,11 @@ func TestAfterAnErrorOfAPlainScriptCallsAreFull(t *testing.T) {
 		a := learnsPlain(c, w)
 		asks(c, "a", 1, CallOptions{})
 		f := w.carries("plain_acquire a: 2")
-		assert.Equal(t, protocol.PlainWithoutQueue, a.state.shortcut.kind())
+		assert.Equal(t, protocol.PlainWithoutQueue, a.state.fastPath.kind())
 		f.cmds[0].SetErr(testclient.Reply("ERR user_script:1: broken"))
 		f.end <- f.cmds[0].Err()
 		synctest.Wait()
-		assert.Equal(t, protocol.NotPlain, a.state.shortcut.kind())
+		assert.Equal(t, protocol.NotPlain, a.state.fastPath.kind())
 	})
 }
 

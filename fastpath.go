@@ -2,9 +2,9 @@ package fairsem
 
 import "github.com/fairsem/fairsem/internal/protocol"
 
-// shortcut knows which plain scripts may answer calls about a name, by what its replies say. A plain call that is in vain
+// fastPath knows which plain scripts may answer calls about a name, by what its replies say. A plain call that is in vain
 // costs a second round trip.
-type shortcut struct {
+type fastPath struct {
 	plain                   protocol.Plain // what the last reply said
 	withQueue, withoutQueue trust          // in those for names that may have waiters, and in the others
 }
@@ -31,7 +31,7 @@ func (t *trust) missed() {
 }
 
 // kind is what the next call may be.
-func (s *shortcut) kind() protocol.Plain {
+func (s *fastPath) kind() protocol.Plain {
 	switch {
 	case s.plain == protocol.PlainWithoutQueue && s.withoutQueue.wait == 0:
 		return protocol.PlainWithoutQueue
@@ -48,7 +48,7 @@ func (s *shortcut) kind() protocol.Plain {
 }
 
 // trusted returns the trust in a plain script.
-func (s *shortcut) trusted(script *protocol.Script) *trust {
+func (s *fastPath) trusted(script *protocol.Script) *trust {
 	switch script {
 	case protocol.PlainQueueScript, protocol.PlainTenantsScript:
 		return &s.withQueue
@@ -57,7 +57,7 @@ func (s *shortcut) trusted(script *protocol.Script) *trust {
 }
 
 // learn is called with what a reply says, and the plain script that it is from, nil for a full one.
-func (s *shortcut) learn(reply protocol.Reply, from *protocol.Script) {
+func (s *fastPath) learn(reply protocol.Reply, from *protocol.Script) {
 	s.plain = reply.Plain
 	if from != nil {
 		s.trusted(from).answered()
@@ -72,7 +72,7 @@ func (s *shortcut) learn(reply protocol.Reply, from *protocol.Script) {
 }
 
 // missed is called when a plain call was in vain. The next one is full, unless the full reply to this one has come before.
-func (s *shortcut) missed(script *protocol.Script) {
+func (s *fastPath) missed(script *protocol.Script) {
 	s.plain = protocol.NotPlain
 	s.trusted(script).missed()
 }
