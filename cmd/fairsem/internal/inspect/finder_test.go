@@ -223,6 +223,10 @@ func TestAServerThatRefusesEveryNameIsAnErrorForAllOfThem(t *testing.T) {
 	assert.Equal(t, []string{"a", "b"}, seen(t, names), "they are still known")
 	as("SET", "fairsem:{a}:meta", "of another type")
 	assert.Equal(t, []string{"b"}, seen(t, names))
+	as("SET", "fairsem:{b}:meta", "of another type")
+	survey, err := names.Query(t.Context())
+	require.NoError(t, err, "each says something about its name only")
+	assert.Len(t, survey.Unreadable, 2)
 
 	as("ACL", "SETUSER", "few", "resetpass", ">other")
 	as("CLIENT", "KILL", "USER", "few")

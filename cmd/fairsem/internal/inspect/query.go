@@ -12,8 +12,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/failure"
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 const (
@@ -98,8 +101,14 @@ type steady struct {
 func (s *steady) Error() string { return s.words }
 func (s *steady) Unwrap() error { return s.cause }
 
-// statuses queries each name, and waits for those that are late for at most lag. An error of one name does not affect the others. If none
-// can be read, the first error is that of all: of what is in use nothing is known then.
+// isOfTheName reports whether err says something about the keys of one name only: the query of any other may work.
+func isOfTheName(err error) bool {
+	return redis.HasErrorPrefix(err, "WRONGTYPE") || redis.HasErrorPrefix(err, "FAIRSEM") || errors.Is(err, protocol.ErrReply)
+}
+
+// statuses queries each name, and waits for those that are late for at most lag. An error of one name does not affect the others. If no
+// query got as far as the keys of its name, such as with a wrong password, the first error is that of all: of what is in use nothing is
+// known then.
 func statuses(ctx context.Context, client *fairsem.Client, names []string, lag time.Duration) (all []fairsem.Status, unreadable []error, err error) {
 	all, unreadable = make([]fairsem.Status, len(names)), make([]error, len(names))
 	within, stop := context.WithCancelCause(ctx)
@@ -122,7 +131,7 @@ func statuses(ctx context.Context, client *fairsem.Client, names []string, lag t
 			if errors.Is(unreadable[i], errLate) {
 				unreadable[i] = &steady{fmt.Sprintf("fairsem: status %q: %v", name, errLate), unreadable[i]}
 			}
-			if unreadable[i] == nil {
+			if unreadable[i] == nil || isOfTheName(unreadable[i]) {
 				read.Store(true)
 			} else {
 				fail.Do(func() { failed = unreadable[i] })
