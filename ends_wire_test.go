@@ -293,3 +293,23 @@ func TestLabelLivesForThreeOfTheLongestLeasesOfTheCalls(t *testing.T) {
 		assert.Equal(t, []any{int64(3 * 3_600_000)}, lives(CallOptions{}))
 	})
 }
+
+// OnLost may take a lock that the caller of Close has.
+func TestCloseDoesNotWaitForAnOnLostThatAReleaseCalls(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		recordEvents(c)
+		sem, err := c.Weighted("a", 5)
+		require.NoError(t, err)
+		closed := make(chan struct{})
+		sem.OnLost(func(int64, error) { <-closed })
+		go func() { // ends with close
+			assert.NoError(t, sem.Acquire(background, 1))
+			sem.Release(1)
+		}()
+		w.carries("acquire a: 1").grantAll(10)
+		w.carries("release a: 1").isGone(0)
+		synctest.Wait()
+		assert.True(t, c.events.calls.TryLock(), "Close waits for it")
+		close(closed)
+	})
+}

@@ -205,21 +205,36 @@ func (w *Weighted) Release(n int64) {
 	if len(parts) == 0 {
 		return
 	}
-	if w.sem.client.events.begin() {
-		defer w.sem.client.events.end()
-	}
 	for i := range parts {
 		parts[i].send()
+	}
+	for _, l := range w.confirm(parts) {
+		w.notify(l.units, l.why)
+	}
+}
+
+// unitLoss is what a Release found to be lost.
+type unitLoss struct {
+	units int64
+	why   error
+}
+
+// confirm waits for what was sent, reports what has failed, and returns what was lost. Close waits for it, but not for the function of the
+// user that is then told of the losses.
+func (w *Weighted) confirm(parts []partialRelease) (lost []unitLoss) {
+	if w.sem.client.events.begin() {
+		defer w.sem.client.events.end()
 	}
 	enough := w.sem.client.releasing.Begin(time.Now())
 	for _, p := range parts {
 		switch err := p.await(enough); {
 		case errors.Is(err, ErrLost):
-			w.notify(p.units, err)
+			lost = append(lost, unitLoss{p.units, err})
 		case err != nil:
 			w.sem.client.events.unreturned(w.sem.name, w.sem.options().Tenant, "release", p.units, err)
 		}
 	}
+	return lost
 }
 
 // partialRelease is what one Release releases of one permit.

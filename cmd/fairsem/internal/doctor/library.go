@@ -86,8 +86,8 @@ func judgeTrial(t trial) Finding {
 	return found.with("first_ms", millis(t.first)).with("round_ms", millis(t.round)).with("grace", t.grace)
 }
 
-// judgeWake judges how a waiter was notified; silent is whether a node of the cluster does not answer. Each client receives its messages from one node, whichever names it
-// uses: the one of the slot of its channel.
+// judgeWake judges how a waiter was notified; silent is whether a node of the cluster does not answer. Each client receives its messages
+// from one node, whichever names it uses: the one of the slot of its channel.
 func judgeWake(t trial, silent bool) Finding {
 	found := ok("a release notifies a waiter within %v", short(t.wake))
 	if t.by != fairsem.GrantedByMessage {
