@@ -11,8 +11,8 @@ import (
 // clients is in force.
 // It forgets limits that were not used for long, so that names that come and go do not cost memory for ever. Once it has
 // forgotten some, it treats any limit that it does not know as one that is as old as the client: a forgotten limit cannot
-// replace one that was declared later. When the memory for tenants is full, it no
-// longer records those that declare only the defaults. These count as old as the first use of the limit, so they push out no other entry.
+// replace one that was declared later. When the memory for tenants is full, it no longer records those that declare only the defaults.
+// These count as old as the first use of the limit, so they push out no other entry.
 type declarations struct {
 	began time.Time
 

@@ -11,6 +11,7 @@ import (
 	"github.com/fairsem/fairsem/internal/failure"
 	"github.com/fairsem/fairsem/internal/pipeline"
 	"github.com/fairsem/fairsem/internal/protocol"
+	"github.com/fairsem/fairsem/internal/pubsub"
 )
 
 // Status is the state of a semaphore at one moment.
@@ -278,28 +279,34 @@ func (c *Client) ticketsOf(ctx context.Context, kind string, page []protocol.Pag
 // labelWait bounds how long a page waits for its labels.
 const labelWait = time.Second
 
-// readLabels fills in the labels of a page. They are in other slots than the semaphore, and each has a pipeline of its own there: a
-// primary that does not answer must not hold up those of others. A label that cannot be read is left empty, because it is only for
-// people to read; the ticket has the reason, for what selects by labels. Another user of Redis can store a label of any length, so no
-// more of one is fetched than New accepts.
+// readLabels fills in the labels of a page. They are in other slots than the semaphore. A label that cannot be read is left empty, because
+// it is only for people to read; the ticket has the reason, for what selects by labels. Another user of Redis can store a label of any
+// length, so no more of one is fetched than New accepts.
 func (c *Client) readLabels(ctx context.Context, page []Ticket) {
 	type answer struct {
 		label  *redis.StringCmd
 		server *pipeline.Pipeline
 		reply  <-chan pipeline.Response
 	}
-	began, answers := time.Now(), make(map[string]answer)
-	for _, t := range page {
-		id := protocol.ClientOf(t.ID)
-		if _, sent := answers[id]; !sent {
-			a := answer{label: redis.NewStringCmd(context.Background(), "getrange", c.keyspace.LabelKey(id), 0, maxLabel-1), server: c.pipelineOf(id)}
-			a.reply = a.server.Send(pipeline.Command{Cmd: a.label})
-			answers[id] = a
-		}
-	}
 	wait, cancel := context.WithTimeout(ctx, labelWait)
 	defer cancel()
+	began, answers := time.Now(), make(map[string]answer)
 	labels, unread := make(map[string]string), make(map[string]error)
+	pipelineTo := c.pipelinesOfPrimaries(wait)
+	for _, t := range page {
+		id := protocol.ClientOf(t.ID)
+		if _, sent := answers[id]; sent || unread[id] != nil {
+			continue
+		}
+		key := c.keyspace.LabelKey(id)
+		server, err := pipelineTo(key)
+		if err != nil {
+			unread[id] = c.outcome(ctx, began, err)
+			continue
+		}
+		label := redis.NewStringCmd(context.Background(), "getrange", key, 0, maxLabel-1)
+		answers[id] = answer{label, server, server.Send(pipeline.Command{Cmd: label})}
+	}
 	for id, a := range answers {
 		switch err := a.server.Await(wait, a.reply).Err; {
 		case err == nil:
@@ -313,5 +320,22 @@ func (c *Client) readLabels(ctx context.Context, page []Ticket) {
 	for n, t := range page {
 		id := protocol.ClientOf(t.ID)
 		page[n].Label, page[n].unread = labels[id], unread[id]
+	}
+}
+
+// pipelinesOfPrimaries returns a function that finds the pipeline for a key: in a cluster one for each primary, as one that does not answer
+// must not hold up the others.
+func (c *Client) pipelinesOfPrimaries(ctx context.Context) func(key string) (*pipeline.Pipeline, error) {
+	cluster, ok := c.rdb.(pubsub.Cluster)
+	if !ok {
+		return func(string) (*pipeline.Pipeline, error) { return c.shared, nil }
+	}
+	of := make(map[*redis.Client]*pipeline.Pipeline)
+	return func(key string) (*pipeline.Pipeline, error) {
+		primary, err := cluster.MasterForKey(ctx, key)
+		if err == nil && of[primary] == nil {
+			of[primary] = c.newPipeline("")
+		}
+		return of[primary], failure.Discreet(err)
 	}
 }

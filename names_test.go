@@ -204,7 +204,7 @@ func TestLabelsOnThePrimariesThatAnswerAreReadAndTheOthersSayWhyNot(t *testing.T
 		label := fmt.Sprint("label ", len(unread))
 		c, err := fairsem.New(cluster.Client(), fairsem.Options{Label: label, TTL: time.Hour})
 		require.NoError(t, err)
-		t.Cleanup(func() { _ = c.Close() }) // a primary is gone
+		t.Cleanup(func() { _ = c.Close() }) // the primary may answer too late
 		s, err := c.Semaphore(name, 100)
 		require.NoError(t, err)
 		p, err := s.Acquire(t.Context(), 1)
@@ -221,6 +221,7 @@ func TestLabelsOnThePrimariesThatAnswerAreReadAndTheOthersSayWhyNot(t *testing.T
 		require.NoError(t, n.Client().ConfigSet(t.Context(), "cluster-require-full-coverage", "no").Err())
 	}
 	require.NoError(t, silent.Pause())
+	t.Cleanup(func() { assert.NoError(t, silent.Resume()) }) // before the clients are closed
 	c, err := fairsem.New(cluster.Client(), fairsem.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })

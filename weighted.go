@@ -152,7 +152,7 @@ func (w *Weighted) Acquire(ctx context.Context, n int64) error {
 	return err
 }
 
-// brief is a TTL, and at most 10 s: the timeout of calls without a context, and three times the pause of calls above the limit.
+// brief is a TTL, and at most 10 s: the timeout of calls without a context, and three times the wait between the tries of calls above the limit.
 func (c *Client) brief() time.Duration { return min(c.ttl, defaultTTL) }
 
 // TryAcquire acquires n units without waiting in the queue, and reports whether it did. It returns false if they are not free, if

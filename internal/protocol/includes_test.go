@@ -88,8 +88,8 @@ func sources(t *testing.T) map[string]string {
 }
 
 // A file that others include lists the names that it needs from the files before it, those that it provides for the files after it,
-// and the variables of other files that it changes. Files for full scripts omit
-// what semaphore.lua declares; the plain scripts do not include it.
+// and the variables of other files that it changes. Files for full scripts omit what semaphore.lua declares; the
+// plain scripts do not include it.
 func TestIncludedFilesSayWhatTheyNeedProvideAndChange(t *testing.T) {
 	t.Parallel()
 	texts, scopes, used := sources(t), make(map[string]scope), make(map[string]bool)

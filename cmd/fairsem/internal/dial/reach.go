@@ -168,8 +168,8 @@ func (s *Server) advice(err error) string {
 		return "set SSL_CERT_FILE to a file with the certificate of its authority"
 	case errors.As(err, &host), says("certificate is valid for"), says("certificate is not valid for any"), says("doesn't contain any IP SANs"):
 		return "use a host name in the address that its certificate has"
-	case errors.As(err, &invalid), says("certificate has expired or is not yet valid"):
-		return "its certificate is not valid: renew it, and check the clock of this machine"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired, says("certificate has expired or is not yet valid"):
+		return "its certificate is not valid now: renew it, and check the clock of this machine"
 	case says("unknown certificate authority"): // the server's words about the certificate of this client
 		return "check " + certParameter + " and " + keyParameter + ": the server does not trust the authority of that certificate"
 	case says("certificate required"): // go-redis does not keep every error, and the package tls has no type for it

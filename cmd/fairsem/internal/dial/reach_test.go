@@ -214,7 +214,7 @@ func TestACertificateThatDoesNotServeIsNotTakenForAWrongPassword(t *testing.T) {
 		"unknown certificate authority", "check tls_cert and tls_key: the server does not trust the authority")
 	expired := x509.CertificateInvalidError{Reason: x509.Expired}
 	for _, err := range []error{expired, errors.New(expired.Error())} {
-		assert.Equal(t, "its certificate is not valid: renew it, and check the clock of this machine", (&Server{secure: true}).advice(err))
+		assert.Equal(t, "its certificate is not valid now: renew it, and check the clock of this machine", (&Server{secure: true}).advice(err))
 	}
 }
 
