@@ -38,11 +38,13 @@ test: setup ## everything CI checks; what make lint says, where it has been run 
 # around the library, and the tests of the command mostly start it: a program that was built with the race detector takes four times as
 # long to start. Its other packages have it.
 UNRACED = $(shell go list ./internal/protocol ./internal/history ./internal/labels ./internal/machine ./release ./bench/... ./chaos/... \
-	./examples/... ./cmd/fairsem ./cmd/fairsem/internal/manual ./cmd/fairsem/internal/render ./cmd/fairsem/internal/text)
-RACED = $(filter-out $(UNRACED),$(shell go list $(PACKAGES)))
+	./examples/... ./cmd/fairsem $(addprefix ./cmd/fairsem/internal/,announce change manual pictures render screen text))
+RACED = $(LONGEST) $(filter-out $(LONGEST) $(UNRACED),$(shell go list $(PACKAGES)))
+# What waits longest goes first: at the end nothing else would use the processors meanwhile.
+LONGEST = $(shell go list . ./fairsempgx ./cmd/fairsem/internal/web ./cmd/fairsem/internal/doctor ./fairsemasynq ./fairsemhttp)
 
-# Random tests take fewer steps with -short; make stress and make compat run all of them. Three packages at a time, one of them without
-# the race detector, keep two processors busy; with four, a slow machine takes a second for an answer.
+# Random tests take fewer steps with -short, and tables have fewer rows; make stress and make compat run all of them. Three packages at
+# a time, one of them without the race detector, keep two processors busy; with four, a slow machine takes a second for an answer.
 # All that is linked with -race is compiled with it: the linker takes generic code, such as that of sync.Map, from any package that has
 # it, and with a copy that the race detector does not see it reports races that are none.
 # A process that was built with the race detector otherwise takes a second to end: each package's tests, and all they start. What the

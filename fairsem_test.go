@@ -84,6 +84,9 @@ func everywhere(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	t.Parallel()
 	for _, b := range backends {
+		if testing.Short() && b.name == "single" {
+			continue // secure is the same server
+		}
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
 			w := b.newWorld(t)

@@ -12,7 +12,7 @@ func networkFaults() []fault {
 	return []fault{
 		{name: "reply lost, connection ends", kind: single, smoke: true, strike: loseReply(false)},
 		{name: "reply lost, connection stays", kind: single, strike: loseReply(true)},
-		{name: "replies late", kind: single, smoke: true, strike: delayReplies},
+		{name: "replies late", kind: single, strike: delayReplies},
 		{name: "replies late, then none", kind: single, strike: delayThenHold},
 		{name: "requests held, then delivered", kind: single, strike: hold((*redistest.Proxy).HoldRequests, false)},
 		{name: "requests held, then lost", kind: single, strike: hold((*redistest.Proxy).HoldRequests, true)},

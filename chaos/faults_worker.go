@@ -8,9 +8,9 @@ import (
 // workerFaults kill or stop processes.
 func workerFaults() []fault {
 	return []fault{
-		{name: "nothing", kind: single, sparesOthers: true, smoke: true, strike: nothing},
+		{name: "nothing", kind: single, sparesOthers: true, strike: nothing},
 		{name: "kill -9 of workers", kind: single, smoke: true, strike: killWorker},
-		{name: "SIGSTOP of workers", kind: single, smoke: true, strike: stopWorker},
+		{name: "SIGSTOP of workers", kind: single, strike: stopWorker},
 		{name: "SIGSTOP of all workers", kind: single, strike: stopAllWorkers},
 		{name: "SIGSTOP with a write on its way", kind: single, smoke: true, control: true, strike: stopWriter},
 		{name: "kill -9 of workers", kind: cluster, strike: killWorker},

@@ -466,10 +466,13 @@ func TestEveryCallStaysWithinItsBoundWhateverIsStoredAndRequested(t *testing.T) 
 	rdb := redis.NewClient(&redis.Options{Addr: testclient.Settled(t).Options().Addr, Protocol: 2})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
 	worst := make(map[string]scriptWork)
-	for _, state := range everyHostileState(size) {
+	for i, state := range everyHostileState(size) {
 		template := newLab(t, rdb)
 		state.seed(template)
-		for _, hostile := range hostileCalls() {
+		for j, hostile := range hostileCalls() {
+			if testing.Short() && (i+j)%3 != 0 {
+				continue // each call meets a third of the states
+			}
 			l := newLab(t, rdb)
 			l.copy(template)
 			c := hostile.call(state, l.space.About("name"), Declaration{Spec: state.spec, Since: 7}, state.ids(hostile))
