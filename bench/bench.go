@@ -42,7 +42,7 @@ func (s settings) scale() scale {
 			waiters: []int{10, 100, 1000}, handOffs: 100,
 			idlers: 100, idleTTL: time.Second,
 			permits: 1000, permitTTL: time.Second, permitFor: time.Second,
-			processes: 10, processHold: 20 * time.Millisecond, releases: 5,
+			processes: 10, processHold: 20 * time.Millisecond, releases: 500, // no process begins after them
 			memoryWaiters: 1000,
 			rateLimit:     50, rateWindow: 50 * time.Millisecond,
 		}
