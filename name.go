@@ -12,9 +12,9 @@ import (
 // nameState is the state of one semaphore in this process: its own tickets. The limit, the queue and the permits of other
 // processes are only in Redis. What changes it is in state.go, restore.go and reduce.go; what it sends is in request.go.
 //
-// Locks are taken in this order: nameState.mu, then those of pipeline, scheduler, Client or declarations, then hold.mu,
-// then those of events and of Weighted's losses. No lock is held during I/O, except for
-// that of pubsub.Hub while go-redis looks for a primary, and none while a user's function runs.
+// Locks are taken in this order: nameState.mu, then those of pipeline, scheduler, Client, declarations or servers, then
+// hold.mu, then those of events and of Weighted's losses, and last that of goroutines. Those of pubsub are held for nothing
+// but to start a goroutine. No lock is held during I/O, and none while a user's function runs.
 type nameState struct {
 	host     *host
 	name     string

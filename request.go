@@ -34,8 +34,8 @@ func (k requestKey) renews() bool {
 type request struct {
 	state    *nameState
 	key      requestKey
-	tickets  []*ticket
-	released []*ticket // by an acquire, before it acquires
+	released []*ticket // by a release, or by an acquire before it acquires
+	tickets  []*ticket // of any other script
 	urgent   bool
 	bare     bool         // it is wanted without tickets: to reap and promote
 	ids      atomic.Int32 // how many tickets it has ever had, by their cost
@@ -60,14 +60,12 @@ func (r *request) add(k requestKey, tickets []*ticket) {
 	for _, t := range tickets {
 		r.ids.Add(int32(t.cost()))
 	}
-	switch {
-	case r.key == k:
-		r.tickets = append(r.tickets, tickets...)
-	case k.canJoinAcquire():
+	if k.script == protocol.ReleaseScript {
 		r.released = append(r.released, tickets...)
-	default: // the releases of r are carried by an acquire from now on
-		r.key, r.released, r.tickets = k, r.tickets, slices.Clone(tickets)
+		return
 	}
+	r.key = k // of an acquire, if it joins releases
+	r.tickets = append(r.tickets, tickets...)
 }
 
 // room is how many of some tickets r can still carry if it carries most: at least one if it has none.
@@ -99,26 +97,17 @@ func (r *request) all() iter.Seq2[*protocol.Script, *ticket] {
 	}
 }
 
-// parts are the tickets that a request acquires, and those that it releases before.
-func (r *request) parts() (acquired, released []*ticket) {
-	if r.key.script == protocol.ReleaseScript {
-		return nil, r.tickets
-	}
-	return r.tickets, r.released
-}
-
 // isUsual reports whether a request acquires new ids that weigh 1, and releases holders.
 func (r *request) isUsual() bool {
-	acquired, released := r.parts()
 	switch {
 	case r.key.script != protocol.AcquireScript && !r.key.canJoinAcquire():
 		return false
-	case slices.ContainsFunc(acquired, func(t *ticket) bool {
+	case slices.ContainsFunc(r.tickets, func(t *ticket) bool {
 		return t.Units() != 1 || t.maybeApplied
 	}):
 		return false
 	}
-	return !slices.ContainsFunc(released, func(t *ticket) bool { return !t.hold.begun })
+	return !slices.ContainsFunc(r.released, func(t *ticket) bool { return !t.hold.begun })
 }
 
 // namesTenants reports whether a request declares anything of tenants.
@@ -128,8 +117,16 @@ func (r *request) namesTenants() bool {
 
 // isOfOneTenant reports whether all tickets of a request are of one tenant, or of none.
 func (r *request) isOfOneTenant() bool {
-	isOther := func(t *ticket) bool { return t.opts.Tenant != r.tickets[0].opts.Tenant }
-	return !slices.ContainsFunc(r.tickets, isOther) && !slices.ContainsFunc(r.released, isOther)
+	var first *ticket
+	for _, t := range r.all() {
+		if first == nil {
+			first = t
+		}
+		if t.opts.Tenant != first.opts.Tenant {
+			return false
+		}
+	}
+	return true
 }
 
 // tenantsLocked returns what tickets of a request declare of their tenants: of each tenant, what is newest.

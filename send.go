@@ -77,12 +77,11 @@ func (r *request) Prepare(now clock.Instant) (c pipeline.Command, timeout time.D
 	v.closeLocked(r)
 	r.tickets = v.stillWantedLocked(r.key.script, r.tickets, now.Time)
 	r.released = v.stillWantedLocked(protocol.ReleaseScript, r.released, now.Time)
-	if len(r.tickets) == 0 && len(r.released) > 0 {
-		r.key = requestKey{script: protocol.ReleaseScript, spec: r.key.spec}
-		r.tickets, r.released = r.released, nil
-	}
-	if len(r.tickets) == 0 && !r.bare {
+	if len(r.tickets) == 0 && len(r.released) == 0 && !r.bare {
 		return pipeline.Command{}, 0, false
+	}
+	if len(r.tickets) == 0 && r.key.script == protocol.AcquireScript {
+		r.key = requestKey{script: protocol.ReleaseScript, spec: r.key.spec} // of what it was to carry
 	}
 	timeout = pipeline.MaxTimeout
 	for _, t := range r.all() {
@@ -100,15 +99,13 @@ func (r *request) callLocked() protocol.Call {
 	case protocol.PlainAcquireScript, protocol.PlainNumbersAcquireScript:
 		return protocol.PlainAcquire(r.plain.script, v.about, r.plain.knew, k.params.TTL, r.tickets, r.released)
 	case protocol.PlainReleaseScript, protocol.PlainNumbersReleaseScript, protocol.PlainTenantsReleaseScript:
-		return protocol.PlainRelease(r.plain.script, v.about, r.tickets)
+		return protocol.PlainRelease(r.plain.script, v.about, r.released)
 	case protocol.PlainTenantsAcquireScript:
 		return protocol.PlainTenantsAcquire(v.about, r.plain.knew, k.params.TTL, r.tenantsLocked(r.tickets), r.tickets, r.released)
 	case protocol.PlainTenantsScript:
-		acquired, released := r.parts()
-		return protocol.PlainTenants(v.about, r.plain.knew, k.params, r.tenantsLocked(acquired), acquired, released)
+		return protocol.PlainTenants(v.about, r.plain.knew, k.params, r.tenantsLocked(r.tickets), r.tickets, r.released)
 	case protocol.PlainQueueScript:
-		acquired, released := r.parts()
-		return protocol.PlainQueue(v.about, r.plain.knew, k.params, acquired, released)
+		return protocol.PlainQueue(v.about, r.plain.knew, k.params, r.tickets, r.released)
 	}
 	return r.fullCallLocked(d)
 }
@@ -181,7 +178,7 @@ func (r *request) fullCallLocked(d protocol.Declaration) protocol.Call {
 	case protocol.AcquireScript:
 		return protocol.Acquire(v.about, d, k.params, r.tickets, r.released...)
 	case protocol.ReleaseScript:
-		return protocol.Release(v.about, d, k.tombstone, k.overdue, r.tickets)
+		return protocol.Release(v.about, d, k.tombstone, k.overdue, r.released)
 	case protocol.RestoreScript:
 		return protocol.Restore(v.about, d, k.lease, r.tickets, r.claimsLocked())
 	case protocol.ReduceScript:
@@ -228,8 +225,7 @@ func (r *request) decode(raw []int64) (protocol.Reply, error) {
 	if r.plain.script == nil {
 		return protocol.DecodeReply(raw, len(r.released)+len(r.tickets))
 	}
-	acquired, released := r.parts()
-	return r.plain.script.DecodePlain(raw, r.plain.knew, r.key.params.HeadStart, len(released), len(acquired))
+	return r.plain.script.DecodePlain(raw, r.plain.knew, r.key.params.HeadStart, len(r.released), len(r.tickets))
 }
 
 // Done passes the answer to the tickets. It returns how many callers this wakes if the name has a queue, else 0.

@@ -37,7 +37,7 @@ type Weighted struct {
 	why    error       // how they were lost; nil: none were
 	onLost func(n int64, err error)
 
-	lossMu    sync.Mutex    // the innermost lock
+	lossMu    sync.Mutex
 	endings   []*heldPermit // lost and not yet reported
 	reporting bool          // a goroutine of the client reports them
 }

@@ -46,12 +46,14 @@ type Hub struct {
 	blind   atomic.Int32 // how many servers could go away unnoticed
 
 	mu      sync.Mutex
-	watched map[*redis.Client]bool
+	watched map[*redis.Client]bool // there is a subscription
+	needed  map[*redis.Client]bool // a name was found there, since the subscription last asked
 }
 
 // New returns a Hub that does nothing until Start is called. g ends its subscriptions.
 func New(rdb redis.UniversalClient, k protocol.Keyspace, ttl time.Duration, g *goroutines.Group, hooks Hooks) *Hub {
-	h := &Hub{rdb: rdb, keyspace: k, ttl: ttl, goroutines: g, hooks: hooks, watched: make(map[*redis.Client]bool)}
+	h := &Hub{rdb: rdb, keyspace: k, ttl: ttl, goroutines: g, hooks: hooks}
+	h.watched, h.needed = make(map[*redis.Client]bool), make(map[*redis.Client]bool)
 	h.cluster, _ = rdb.(Cluster)
 	return h
 }

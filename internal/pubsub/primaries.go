@@ -11,18 +11,22 @@ import (
 
 // Watch makes sure that the primary of a name is watched. Without a cluster it does nothing.
 func (h *Hub) Watch(name string) {
-	if h.cluster == nil {
-		return
+	if h.cluster != nil {
+		h.watch(name)
+	}
+}
+
+// watch makes sure that the primary of a name is watched, and returns it; nil if it is not known. To find it go-redis may have to query a
+// node, so no lock is held meanwhile.
+func (h *Hub) watch(name string) *redis.Client {
+	node, err := h.cluster.MasterForKey(h.goroutines.Context, h.keyspace.Key(name, protocol.Owner))
+	if err != nil {
+		return nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.watchLocked(name)
-}
-
-// watchLocked makes sure that the primary of a name is watched, and returns it; nil if it is not known.
-func (h *Hub) watchLocked(name string) *redis.Client {
-	node, err := h.cluster.MasterForKey(h.goroutines.Context, h.keyspace.Key(name, protocol.Owner))
-	if err != nil || h.watched[node] {
+	h.needed[node] = true
+	if h.watched[node] {
 		return node
 	}
 	s := &subscription{
@@ -39,12 +43,16 @@ func (h *Hub) watchLocked(name string) *redis.Client {
 
 // needs reports whether a node stores any name; a node without names is no longer watched. Names move, and a primary can be
 // replaced silently, so it watches the present primary of every name.
-func (h *Hub) needs(node *redis.Client) (is bool) {
+func (h *Hub) needs(node *redis.Client) bool {
+	h.mu.Lock()
+	delete(h.needed, node)
+	h.mu.Unlock()
+	for _, name := range h.hooks.Names() {
+		h.watch(name)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, name := range h.hooks.Names() { // asked for under the lock: a name that is watched from now on is among them
-		is = h.watchLocked(name) == node || is
-	}
+	is := h.needed[node] // also by a name that has come meanwhile
 	if !is {
 		delete(h.watched, node)
 	}
@@ -58,10 +66,7 @@ func (h *Hub) handleWatch(node *redis.Client, message any) {
 		return
 	}
 	for _, name := range h.hooks.Names() {
-		h.mu.Lock()
-		on := h.watchLocked(name)
-		h.mu.Unlock()
-		if on == node {
+		if h.watch(name) == node {
 			h.hooks.Verify(name)
 		}
 	}

@@ -101,6 +101,23 @@ func TestNewSubscriptionToAPrimaryIsADoubtAboutItsNamesOnly(t *testing.T) {
 	assert.False(t, h.needs(redis.NewClient(&redis.Options{})), "no name is there")
 }
 
+func TestPrimaryThatGetsANameWhileNamesAreLookedUpStaysWatched(t *testing.T) {
+	t.Parallel()
+	one := redis.NewClient(&redis.Options{})
+	h, _ := newTestHub(t, nodes{one, nil})
+	h.cluster = nodes{one, map[string]*redis.Client{h.keyspace.Key("a", protocol.Owner): one}}
+	h.watched[one] = true
+	h.hooks.Names = func() []string {
+		h.Watch("a")
+		return nil
+	}
+	assert.True(t, h.needs(one))
+	assert.True(t, h.watched[one])
+	h.hooks.Names = func() []string { return nil }
+	assert.False(t, h.needs(one))
+	assert.False(t, h.watched[one])
+}
+
 // The check whether a subscription is dead may run while the client is closed.
 func TestFailureIsReportedOnceAndNotAtClose(t *testing.T) {
 	t.Parallel()
