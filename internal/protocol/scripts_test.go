@@ -1538,7 +1538,10 @@ func (w *walk) step() {
 			w.limit = 1 + w.Int64N(6)
 			d = declares(w.limit, usedNow)
 		}
-		t := AcquireParams{time.Minute << (w.IntN(10) / 9 * 6), w.IntN(4) > 0, int64(w.IntN(3) * 3), time.Duration(w.IntN(4)/3) * time.Hour, false}
+		t := AcquireParams{
+			TTL: time.Minute << (w.IntN(10) / 9 * 6), Wait: w.IntN(4) > 0, MaxQueue: int64(w.IntN(3) * 3),
+			HeadStart: time.Duration(w.IntN(4)/3) * time.Hour,
+		}
 		var toRelease []string
 		if w.IntN(2) == 0 {
 			toRelease = slices.DeleteFunc(w.oldIDs(), func(id string) bool { return slices.Contains(ids, id) })
@@ -1931,7 +1934,7 @@ func TestHeadersOfTheScriptsMatchTheArguments(t *testing.T) {
 	heavy := []*ticket{{id: "a", weight: 201}, {id: "b", weight: 1}}
 	onlyIDs, weightsToo := "ids", "ids, then, if any of them weighs more than 1, the weights of all, then the ids to release"
 	claims := "ids, then the token or position of each, then the weight of each, then, if any has numbers, those of each, with commas"
-	params := AcquireParams{103 * time.Millisecond, true, 104, 105 * time.Microsecond, false}
+	params := AcquireParams{TTL: 103 * time.Millisecond, Wait: true, MaxQueue: 104, HeadStart: 105 * time.Microsecond}
 	acquire := map[string]any{"lease": int64(103), "wait": true, "max_queue": int64(104), "head_start": int64(105), "count": 2, "released": 0, "tenants_declared": 0, "with_numbers": false}
 	exchange := maps.Clone(acquire)
 	exchange["released"] = 1
@@ -2223,10 +2226,13 @@ func TestEveryKeyIsReadBeforeTheFirstWriteAsTheHeaderSays(t *testing.T) {
 	rdb := testclient.Settled(t)
 	expired := strings.Replace(fullState, "you:1=20s", "you:1=-10s", 1)
 	for _, seed := range []string{"", fullState, expired, sharedState} {
-		for i, s := range Scripts {
+		for _, s := range Scripts {
 			l := newLab(t, rdb)
 			l.seed(seed)
-			did := l.commands(l.everyCall()[i])
+			calls := l.everyCall()
+			i := slices.IndexFunc(calls, func(c Call) bool { return c.Script == s })
+			require.GreaterOrEqual(t, i, 0, "everyCall has no call of %s", s.Verb)
+			did := l.commands(calls[i])
 			first := slices.IndexFunc(did, func(c string) bool { return !slices.Contains(reads, name(c)) })
 			if first < 0 {
 				first = len(did)

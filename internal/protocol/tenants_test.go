@@ -285,7 +285,7 @@ func (w *tenantWalk) acquire() {
 	if w.IntN(20) == 0 {
 		w.ttl += 11 * time.Second // so the keys are renewed, and the permits counted again
 	}
-	params := AcquireParams{w.ttl, w.IntN(4) > 0, int64(w.IntN(2) * 2), time.Duration(w.IntN(5)/4) * time.Hour, false}
+	params := AcquireParams{TTL: w.ttl, Wait: w.IntN(4) > 0, MaxQueue: int64(w.IntN(2) * 2), HeadStart: time.Duration(w.IntN(5)/4) * time.Hour}
 	if w.usual {
 		params.Wait, params.MaxQueue, params.HeadStart = params.Wait || w.IntN(4) > 0, 0, params.HeadStart*time.Duration(w.IntN(4)/3)
 	}
