@@ -561,7 +561,7 @@ func TestNoRefreshPermitExpiresOneTTLAfterTheGrant(t *testing.T) {
 
 func TestPermitIsRenewedForAsLongAsItIsHeld(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
-		w.ttl = 2 * time.Second // a busy machine stops a process for a while
+		w.ttl = 4 * time.Second // a busy machine stops a process for two seconds
 		s := w.semaphore()
 		p := w.must(s.Acquire(t.Context(), 1))
 		waiter := w.queue(t.Context(), w.semaphore(), 1)
