@@ -22,7 +22,7 @@ func waitAndQuote(ctx context.Context, limiter any, n int64) (remaining int64, e
 	case t.position != 0: // what was left when it joined the queue says nothing any more, and others may wait
 		return 0, err
 	}
-	return t.quoted.left, err
+	return t.quoted.available, err
 }
 
 func withoutMaxWait(limit any) any {

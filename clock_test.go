@@ -106,7 +106,7 @@ func TestPermitSurvivesASuspensionShorterThanItsWindow(t *testing.T) {
 		p := holder(t, c, w, CallOptions{})
 		m.Suspend(9*time.Second - 1)
 		require.NoError(t, p.Context().Err())
-		assert.Equal(t, time.Duration(1), p.ticket.hold.left())
+		assert.Equal(t, time.Duration(1), p.ticket.hold.remaining())
 	})
 }
 
@@ -171,7 +171,7 @@ func TestSuspensionBetweenRequestAndReplyCounts(t *testing.T) {
 		assert.False(t, a.isDone())
 		f.answers(1, -1, 0, 1, int64(protocol.Held), 10)
 		require.NoError(t, a.await(background, time.Time{}))
-		assert.Equal(t, 9*time.Second, a.hold.left())
+		assert.Equal(t, 9*time.Second, a.hold.remaining())
 	})
 }
 
@@ -182,7 +182,7 @@ func TestStepOfTheWallClockEndsNoPermit(t *testing.T) {
 		for _, d := range []time.Duration{time.Hour, -2 * time.Hour, 24 * time.Hour} {
 			m.Step(d)
 			require.NoError(t, p.Context().Err())
-			assert.Equal(t, 9*time.Second, p.ticket.hold.left())
+			assert.Equal(t, 9*time.Second, p.ticket.hold.remaining())
 		}
 		time.Sleep(clock.Period)
 		w.isIdle()

@@ -41,7 +41,7 @@ func TestPermitThatIsNeverRenewedIsQueriedWithoutALease(t *testing.T) {
 		a := asks(c, "a", 1, CallOptions{NoRefresh: true})[0]
 		w.carries("acquire a: 1").grantAll(10)
 		synctest.Wait()
-		end := a.hold.left()
+		end := a.hold.remaining()
 		time.Sleep(time.Minute)
 		evicted(c, 1, 10)
 		f := w.carries("refresh a: 1")
@@ -51,7 +51,7 @@ func TestPermitThatIsNeverRenewedIsQueriedWithoutALease(t *testing.T) {
 		f = w.carries("refresh a: 1")
 		f.answers(1, -1, 0, 1, int64(protocol.Held), 10)
 		w.isIdle()
-		assert.Equal(t, end-time.Minute, a.hold.left(), "a query extended the lease")
+		assert.Equal(t, end-time.Minute, a.hold.remaining(), "a query extended the lease")
 	})
 }
 

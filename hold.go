@@ -67,7 +67,7 @@ func (h *hold) context(values context.Context) context.Context {
 func (h *hold) claim(report func()) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.taken = h.over == nil && h.left() >= (window{ttl: h.ttl}).margin()
+	h.taken = h.over == nil && h.remaining() >= (window{ttl: h.ttl}).margin()
 	if h.taken && report != nil {
 		report()
 	}
@@ -89,7 +89,7 @@ func (h *hold) ended() error {
 
 // check returns why the permit has ended, or nil. It checks the clock, so no timer needs to have fired.
 func (h *hold) check() error {
-	if h.left() <= 0 {
+	if h.remaining() <= 0 {
 		h.end(ErrLost)
 	}
 	return h.ended()
@@ -98,8 +98,8 @@ func (h *hold) check() error {
 // lost reports whether the permit was lost.
 func (h *hold) lost() bool { return errors.Is(h.check(), ErrLost) }
 
-// left is how long the permit may still be relied on.
-func (h *hold) left() time.Duration {
+// remaining is how long the permit may still be relied on.
+func (h *hold) remaining() time.Duration {
 	return time.Duration(h.until.Load()) - h.clock.Now().SinceStart()
 }
 

@@ -79,9 +79,9 @@ func (l *Limiter) Allow(ctx context.Context, n int64) (Decision, error) {
 	t, err := l.acquire(ctx, "allow", n, atOnce)
 	switch {
 	case err == nil:
-		return Decision{Allowed: true, Remaining: t.quoted.left}, nil
+		return Decision{Allowed: true, Remaining: t.quoted.available}, nil
 	case t != nil && t.refused:
-		return Decision{Remaining: t.quoted.left, RetryAfter: t.quoted.retry}, nil
+		return Decision{Remaining: t.quoted.available, RetryAfter: t.quoted.retry}, nil
 	}
 	return Decision{}, err
 }

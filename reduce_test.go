@@ -81,13 +81,13 @@ func TestReduceDoesNotExtendTheTrustWindow(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 5)
 		time.Sleep(900 * time.Millisecond)
-		before := a.hold.left()
+		before := a.hold.remaining()
 		a.state.reduce(a, 1)
 		w.carries("reduce a: 1").isHeld(1)
-		assert.Equal(t, before, a.hold.left())
+		assert.Equal(t, before, a.hold.remaining())
 		time.Sleep(100*time.Millisecond + 1)
 		w.carries("refresh a: 1").isHeld(1)
-		assert.Greater(t, a.hold.left(), before)
+		assert.Greater(t, a.hold.remaining(), before)
 	})
 }
 

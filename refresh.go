@@ -28,8 +28,8 @@ func (w window) after(d, asleep time.Duration) time.Time {
 // end is the moment from which the lease may no longer be relied on.
 func (w window) end(asleep time.Duration) time.Time { return w.after(w.ttl-w.margin(), asleep) }
 
-// left is the time until the end; zero or less: the lease is over.
-func (w window) left(now clock.Instant) time.Duration { return w.end(now.Asleep).Sub(now.Time) }
+// remaining is the time until the end; zero or less: the lease is over.
+func (w window) remaining(now clock.Instant) time.Duration { return w.end(now.Asleep).Sub(now.Time) }
 
 // due is when to renew. A third of the TTL leaves time for two more attempts.
 func (w window) due(asleep time.Duration) time.Time { return w.after(w.ttl/3, asleep) }

@@ -47,12 +47,12 @@ func TestWindowHasNoTimeRemainingFromItsEnd(t *testing.T) {
 	t.Parallel()
 	w := window{sent: clock.Instant{Time: time.Now(), Asleep: time.Minute}, ttl: time.Second}
 	end := w.end(time.Minute)
-	assert.Equal(t, 900*time.Millisecond, w.left(w.sent))
-	assert.Equal(t, time.Nanosecond, w.left(clock.Instant{Time: end.Add(-1), Asleep: time.Minute}))
-	assert.Zero(t, w.left(clock.Instant{Time: end, Asleep: time.Minute}))
-	assert.Negative(t, w.left(clock.Instant{Time: end.Add(1), Asleep: time.Minute}))
-	assert.Equal(t, 100*time.Millisecond, w.left(clock.Instant{Time: w.sent.Time, Asleep: time.Minute + 800*time.Millisecond}), "the machine was suspended")
-	assert.Negative(t, window{}.left(w.sent), "a lease that was never confirmed is over")
+	assert.Equal(t, 900*time.Millisecond, w.remaining(w.sent))
+	assert.Equal(t, time.Nanosecond, w.remaining(clock.Instant{Time: end.Add(-1), Asleep: time.Minute}))
+	assert.Zero(t, w.remaining(clock.Instant{Time: end, Asleep: time.Minute}))
+	assert.Negative(t, w.remaining(clock.Instant{Time: end.Add(1), Asleep: time.Minute}))
+	assert.Equal(t, 100*time.Millisecond, w.remaining(clock.Instant{Time: w.sent.Time, Asleep: time.Minute + 800*time.Millisecond}), "the machine was suspended")
+	assert.Negative(t, window{}.remaining(w.sent), "a lease that was never confirmed is over")
 }
 
 // idleState returns a nameState without tickets: it retires at its first tick.

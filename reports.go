@@ -32,7 +32,7 @@ func (t *ticket) reportGranted(e *events) {
 	if t.position != 0 {
 		by = cmp.Or(t.by, GrantedByRefresh)
 	}
-	if t.lapses() {
+	if t.countsInWindow() {
 		e.emit(AllowedEvent{
 			At: t.hold.at, Context: t.context(), Name: t.state.name, ID: t.id, Tenant: t.opts.Tenant, Weight: t.weight,
 			Queued: t.position != 0, Waited: t.hold.waited, By: by,
@@ -79,7 +79,7 @@ func (t *ticket) reportLost(e *events, c *clock.Clock, why error) {
 // reportEnd reports, once, the end of a permit that its caller had received. A grant of a rate limit has no end to report.
 // err is what the release reports.
 func (t *ticket) reportEnd(e *events, c *clock.Clock, err error) {
-	if e == nil || t.reported || !t.hold.begun || t.lapses() || !t.hold.isTaken() {
+	if e == nil || t.reported || !t.hold.begun || t.countsInWindow() || !t.hold.isTaken() {
 		return
 	}
 	t.reported = true

@@ -220,7 +220,7 @@ func (s *Semaphore) await(ctx context.Context, t *ticket, latest time.Time) erro
 		}
 		return errPositionLost
 	}
-	if t.lapses() && !t.state.removeRateGrant(t) {
+	if t.countsInWindow() && !t.state.removeRateGrant(t) {
 		return errPositionLost
 	}
 	return nil
@@ -228,7 +228,7 @@ func (s *Semaphore) await(ctx context.Context, t *ticket, latest time.Time) erro
 
 // claim passes the permit of t to its caller, unless it has ended.
 func (s *Semaphore) claim(t *ticket) bool {
-	if t.observed && !t.lapses() {
+	if t.observed && !t.countsInWindow() {
 		return t.hold.claim(func() { t.reportGranted(s.client.events) })
 	}
 	return t.hold.claim(nil)

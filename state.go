@@ -109,7 +109,7 @@ func (v *nameState) stillWantedLocked(verb *protocol.Script, tickets []*ticket, 
 	for _, t := range tickets {
 		if verb != protocol.ReleaseScript && (t.phase == leaving || t.phase == removed) {
 			t.busy = false
-			v.applyLocked(t, situation{event: left})
+			v.applyLocked(t, situation{event: abandoned})
 			continue
 		}
 		if t.unansweredSince.IsZero() {
@@ -177,11 +177,11 @@ func (v *nameState) learnLocked(t *ticket, a answer) {
 	s := situation{
 		event: answered, verb: a.verb, state: a.State,
 		ended: t.phase == holding && t.hold.ended() != nil,
-		less:  t.isLess(a.State, a.epoch) && t.lease.left(v.host.clock.Now()) > 0,
+		less:  t.isLess(a.State, a.epoch) && t.lease.remaining(v.host.clock.Now()) > 0,
 		newer: t.phase == holding && a.sent.After(t.hold.at),
 		stale: t.phase == waiting && a.State == protocol.Held && a.Number != 0 && a.Number != t.token && a.Number < t.epoch,
 	}
-	s.old = s.stale && (window{a.sent, t.ttl}).left(v.host.clock.Now()) <= 0
+	s.old = s.stale && (window{a.sent, t.ttl}).remaining(v.host.clock.Now()) <= 0
 	missed := s.less && a.verb == protocol.RefreshScript
 	if (a.State == protocol.Held || a.State == protocol.Waiting) && a.verb != protocol.ReduceScript && !missed && !a.isUnchecked(t) {
 		t.confirmed(a.epoch) // a reduce renews nothing: an old file's lease of t may soon be over
@@ -344,7 +344,7 @@ func (v *nameState) grantLocked(t *ticket, token int64, numbers []int64, fresh b
 	t.token, t.numbers = token, numbers
 	now := v.host.clock.Now()
 	unnumbered := t.opts.Numbered && len(numbers) == 0
-	if t.lease.left(now) < t.lease.margin() || (t.opts.NoRefresh || v.host.replicas > 0 || unnumbered) && !fresh {
+	if t.lease.remaining(now) < t.lease.margin() || (t.opts.NoRefresh || v.host.replicas > 0 || unnumbered) && !fresh {
 		v.moveLocked(t, waiting)
 		v.recheckLocked(t)
 		return
@@ -356,7 +356,7 @@ func (v *nameState) grantLocked(t *ticket, token int64, numbers []int64, fresh b
 		return
 	}
 	v.moveLocked(t, holding)
-	if !t.lapses() {
+	if !t.countsInWindow() {
 		v.host.hub.Start()
 		v.checkLocked()
 	}
@@ -404,7 +404,7 @@ func (v *nameState) leaveLocked(t *ticket) {
 	v.moveLocked(t, leaving)
 	t.leftAt = time.Now()
 	v.scheduleLocked(t.forgottenAt())
-	v.applyLocked(t, situation{event: left})
+	v.applyLocked(t, situation{event: abandoned})
 }
 
 // loseLocked ends the permit of t with the error lost, and reports why.

@@ -103,8 +103,8 @@ type grantNotice struct {
 
 // quote is what a rate limit returns besides yes or no.
 type quote struct {
-	left  int64         // available units
-	retry time.Duration // until the answer would be yes
+	available int64         // units
+	retry     time.Duration // until the answer would be yes
 }
 
 // parts are what the holder of a ticket has released of it while keeping the rest.
@@ -135,8 +135,8 @@ func (t *ticket) keeps() int64 {
 // keptNumbers are those of the units that t should still have: a part that is released has the highest.
 func (t *ticket) keptNumbers() []int64 { return t.numbers[:min(int64(len(t.numbers)), t.keeps())] }
 
-// lapses reports whether a grant of t is never released, but expires after the window of a rate limit.
-func (t *ticket) lapses() bool { return t.spec.Window > 0 }
+// countsInWindow reports whether a grant of t is never released, but expires after the window of a rate limit.
+func (t *ticket) countsInWindow() bool { return t.spec.Window > 0 }
 
 func (t *ticket) isDone() bool { return isClosed(t.done) }
 
@@ -156,7 +156,7 @@ func (t *ticket) renewable() bool {
 
 // isOverdue reports whether t has a permit that may no longer be relied on.
 func (t *ticket) isOverdue(now clock.Instant) bool {
-	return t.phase == holding && t.lease.left(now) <= 0
+	return t.phase == holding && t.lease.remaining(now) <= 0
 }
 
 // isSilent reports whether Redis has not answered for a whole TTL.
@@ -173,7 +173,7 @@ func (t *ticket) isUnanswered() bool { return !t.unansweredSince.IsZero() }
 
 // isOutdated reports whether Redis has not confirmed t in this epoch.
 func (t *ticket) isOutdated(epoch int64) bool {
-	return (t.phase == waiting || t.phase == holding && !t.lapses()) && epoch != 0 && t.epoch != epoch
+	return (t.phase == waiting || t.phase == holding && !t.countsInWindow()) && epoch != 0 && t.epoch != epoch
 }
 
 // isLess reports whether Redis, where t is in a state, has less of it in this epoch than it had before.

@@ -9,10 +9,10 @@ import "github.com/fairsem/fairsem/internal/protocol"
 type event int
 
 const (
-	answered event = iota // Redis has answered an operation
-	failed                // an operation got no answer, or a refusal
-	ticked                // time has passed
-	left                  // it was given up, or is about to be sent although it was
+	answered  event = iota // Redis has answered an operation
+	failed                 // an operation got no answer, or a refusal
+	ticked                 // time has passed
+	abandoned              // it was given up, or is about to be sent although it was
 )
 
 // situation is all that a transition depends on.

@@ -83,15 +83,15 @@ ticked leaving * * -forgotten -busy known : release
 ticked leaving * * -forgotten -busy -known maybe-applied : release
 ticked leaving * * -forgotten -busy -known -maybe-applied : remove
 
-left removed * * : nothing
-left asking|waiting|holding|leaving * * busy : nothing
-left asking|waiting|holding|leaving * * -busy known : release
-left asking|waiting|holding|leaving * * -busy -known maybe-applied : release
-left asking|waiting|holding|leaving * * -busy -known -maybe-applied : remove
+abandoned removed * * : nothing
+abandoned asking|waiting|holding|leaving * * busy : nothing
+abandoned asking|waiting|holding|leaving * * -busy known : release
+abandoned asking|waiting|holding|leaving * * -busy -known maybe-applied : release
+abandoned asking|waiting|holding|leaving * * -busy -known -maybe-applied : remove
 `
 
 var (
-	eventNames  = []string{"answered", "failed", "ticked", "left"}
+	eventNames  = []string{"answered", "failed", "ticked", "abandoned"}
 	phaseNames  = []string{"asking", "waiting", "holding", "leaving", "removed"}
 	stateNames  = []string{"gone", "held", "waiting", "refused", "full", "too-big", "early", "evicted"}
 	effectNames = []string{
@@ -240,7 +240,7 @@ func TestNoTransitionBreaksAPromise(t *testing.T) {
 			require.True(t, s.event == answered && s.state == protocol.Held && !s.stale, "a grant without an answer that says so: %s", what)
 		case e == doRenew:
 			require.False(t, s.ended || s.state == protocol.Gone || s.state == protocol.Evicted, "a lease goes on that is over: %s", what)
-		case s.event == failed || s.event == left:
+		case s.event == failed || s.event == abandoned:
 			require.NotContains(t, []effect{doHold, doWait, doRenew, doConfirm}, e, "a failure is a grant: %s", what)
 		}
 		if s.event == answered && s.phase == holding && s.state == protocol.Evicted && !s.less && s.verb != protocol.ReleaseScript {

@@ -17,7 +17,7 @@ const (
 	slots   = 16384
 )
 
-// Cluster is three masters and three replicas. Its methods may be called from any goroutine.
+// Cluster is three primaries and three replicas. Its methods may be called from any goroutine.
 type Cluster struct {
 	// Nodes contains all six nodes, also those that are paused or killed. The first three start as masters. Nodes[i+3]
 	// starts as the replica of Nodes[i].
@@ -26,7 +26,7 @@ type Cluster struct {
 }
 
 // StartCluster starts a cluster. It returns once every node sees that all slots are served, and every replica is in sync with
-// its master. A node counts as failed after 2 s without an answer. If StartCluster fails, it leaves nothing behind.
+// its primary. A node counts as failed after 2 s without an answer. If StartCluster fails, it leaves nothing behind.
 func StartCluster() (c *Cluster, err error) {
 	for range 3 {
 		if c, err = startCluster(); !errors.Is(err, errForeignNode) {
@@ -156,7 +156,7 @@ func (c *Cluster) meet() error {
 	return nil
 }
 
-// replicate makes replica a replica of master. It retries until replica knows master, which takes a handshake.
+// replicate makes replica a replica of master. It retries until it knows that, which takes a handshake.
 func (c *Cluster) replicate(replica, master *Server) error {
 	id, err := master.do("CLUSTER", "MYID").Text()
 	if err != nil {

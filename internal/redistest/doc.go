@@ -1,5 +1,5 @@
 // Package redistest starts private Redis servers on this machine and stops only those. It starts a single server, a server that
-// requires TLS and a password, a cluster of three masters and three replicas, or a primary with two replicas and three
+// requires TLS and a password, a cluster of three primaries and three replicas, or a primary with two replicas and three
 // sentinels. A [Proxy] between a client and any of them can hold or cut the connections.
 //
 // Every server listens on 127.0.0.1 only and keeps its files in its own temporary folder. Start functions return when the

@@ -38,7 +38,7 @@ const logWidth = 80
 // names is short enough for all workers to fit in a line, mostly: their numbers, and what is special.
 func names(tickets []fairsem.Ticket, dead string) string {
 	if len(tickets) == 0 {
-		return "nobody"
+		return "no worker"
 	}
 	all := make([]string, len(tickets))
 	for i, t := range tickets {

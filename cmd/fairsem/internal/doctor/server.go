@@ -65,7 +65,7 @@ func slots(ctx context.Context, p *target) (all []Finding) {
 	if len(all) > 0 {
 		return all
 	}
-	return []Finding{ok("%d masters serve all %d slots", len(p.nodes), every)}
+	return []Finding{ok("%d primaries serve all %d slots", len(p.nodes), every)}
 }
 
 // product is a server that is known: from which version on it can do what is needed, and what was tested, from

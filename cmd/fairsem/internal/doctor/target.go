@@ -24,7 +24,7 @@ type target struct {
 	silent []*node // of a cluster of which others answer
 }
 
-// node is a server that has keys of its own: the only one, or a master of a cluster.
+// node is a server that has keys of its own: the only one, or a primary of a cluster.
 type node struct {
 	rdb  *redis.Client
 	addr string

@@ -46,7 +46,7 @@ func OtherPrefixes(ctx context.Context, rdb redis.UniversalClient, own string) [
 	return s.found()
 }
 
-// prefixSearch is a search under way, on every master of a cluster at once.
+// prefixSearch is a search under way, on every primary of a cluster at once.
 type prefixSearch struct {
 	own string
 
