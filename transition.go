@@ -88,7 +88,7 @@ func next(s situation) effect {
 	case ticked:
 		return nextTicked(s)
 	default:
-		return nextLeft(s)
+		return nextAbandoned(s)
 	}
 }
 
@@ -166,7 +166,7 @@ func nextTicked(s situation) effect {
 	case s.phase == leaving && s.forgotten:
 		return doForget
 	case s.phase == leaving:
-		return nextLeft(s)
+		return nextAbandoned(s)
 	case s.silent && s.phase != holding:
 		return doGiveUp
 	case s.phase == asking:
@@ -178,8 +178,8 @@ func nextTicked(s situation) effect {
 	}
 }
 
-// nextLeft is for a ticket that was given up: it is released if Redis can have it.
-func nextLeft(s situation) effect {
+// nextAbandoned is for a ticket that was given up: it is released if Redis can have it.
+func nextAbandoned(s situation) effect {
 	switch {
 	case s.busy:
 		return doNothing // until the operation under way has ended

@@ -225,6 +225,24 @@ func TestEachSituationHasOneRowInTheTableOfTransitionsAndItsEffect(t *testing.T)
 	}
 }
 
+// The table is about the flags of flagsOf alone.
+func TestFlagsOfOtherEventsDoNotMatter(t *testing.T) {
+	t.Parallel()
+	everySituation(func(s *situation, words [4]string) {
+		own, others := flagsOf(s), *s
+		for e := range eventNames {
+			others.event = event(e)
+			for name, flag := range flagsOf(&others) {
+				if own[name] == nil {
+					*flag = true
+				}
+			}
+		}
+		others.event = s.event
+		require.Equal(t, next(*s), next(others), "%v %+v", words, others)
+	})
+}
+
 // What a permit rests on, whatever else is the case.
 func TestNoTransitionBreaksAPromise(t *testing.T) {
 	t.Parallel()
