@@ -19,7 +19,7 @@ func TestWithoutATerminalEveryChangeIsALineAndNothingElse(t *testing.T) {
 	assert.Contains(t, out.String(), "3 of 3 used by 7 (2 units) (dead), 1; queue: 1 (2 units), ")
 	f.Holders, f.Waiters = f.Holders[1:], nil
 	p.show(f)
-	assert.True(t, strings.HasSuffix(out.String(), "1 of 3 used by 1; queue: nobody\n"), out.String())
+	assert.True(t, strings.HasSuffix(out.String(), "1 of 3 used by 1; queue: no worker\n"), out.String())
 }
 
 func TestALineOfTheLogFitsInATerminalWhoeverWaits(t *testing.T) {
