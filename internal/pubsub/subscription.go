@@ -145,11 +145,14 @@ func (s *subscription) receive(message any) {
 	s.mu.Lock()
 	s.received = time.Now()
 	s.mu.Unlock()
-	if _, established := message.(*redis.Subscription); established {
+	_, established := message.(*redis.Subscription)
+	if established {
 		s.established()
-		s.setBlind(false)
 	}
 	s.handle(message)
+	if established {
+		s.setBlind(false) // not before everything that may have changed unnoticed is verified
+	}
 }
 
 // failed reports the first failure since the subscription was established, or ever. Its end at Close is not a failure.
