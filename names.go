@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem/internal/failure"
+	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/pubsub"
 	"github.com/fairsem/fairsem/internal/scan"
 )
@@ -127,7 +128,7 @@ func (c *Client) nextNames(ctx context.Context, s *scan.Scan) (names []string, m
 		return nil, false, err
 	}
 	for _, key := range page.Keys {
-		if name, ok := c.keyspace.NameOf(key, "meta"); ok {
+		if name, ok := c.keyspace.NameOf(key, protocol.Meta); ok {
 			names = append(names, name)
 		}
 	}

@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/failure"
 	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
@@ -98,7 +97,7 @@ func (env *environment) holdSeat(proc *process, hold time.Duration) error {
 // grantsOfSeat returns how often the seat was granted.
 func (env *environment) grantsOfSeat() (int64, error) {
 	granted, err := env.deployment.monitor.HGet(context.Background(), keyOf(seatName, protocol.Meta), protocol.MetaGranted).Int64()
-	if errors.Is(err, redis.Nil) {
+	if failure.IsMissing(err) {
 		return 0, nil
 	}
 	return granted, err

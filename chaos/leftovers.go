@@ -21,7 +21,7 @@ func (d *deployment) leftovers(ttl time.Duration) (all []string, err error) {
 		var mu sync.Mutex
 		all = nil
 		return d.eachMaster(func(ctx context.Context, node redis.UniversalClient) error {
-			keys := node.Scan(ctx, 0, "fairsem:*", 1000).Iterator()
+			keys := node.Scan(ctx, 0, space.Prefix+":*", 1000).Iterator()
 			for keys.Next(ctx) {
 				left, err := node.PTTL(ctx, keys.Val()).Result()
 				if err != nil {

@@ -39,12 +39,42 @@ func Discreet(err error) error {
 	return err
 }
 
+// IsReply reports whether err is a reply of Redis, if only an earlier one: the server was there, and refused something.
+func IsReply(err error) bool {
+	var said redis.Error
+	return errors.As(err, &said)
+}
+
+// Begins reports whether err is a reply of Redis that begins with those words, after its "ERR" if it has one.
+func Begins(err error, words string) bool { return redis.HasErrorPrefix(err, words) }
+
+// IsMissing reports whether err means that a key or a field does not exist.
+func IsMissing(err error) bool { return errors.Is(err, redis.Nil) }
+
+// Denied reports whether err is the reply to a user who lacks a right.
+func Denied(err error) bool { return redis.IsPermissionError(err) }
+
+// UnknownCommand reports whether err is the reply of a server that has no such command.
+func UnknownCommand(err error) bool { return Begins(err, "unknown command") }
+
+// NoSuchDatabase reports whether err is the reply of a server that has fewer databases than the number of the one asked for.
+func NoSuchDatabase(err error) bool { return Begins(err, "DB index is out of range") }
+
+// NotClustered reports whether err is the reply of a server that is not part of a cluster.
+func NotClustered(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "cluster support disabled")
+}
+
+// OfTheName reports whether err says something about the keys of one name only: a call with any other may work.
+func OfTheName(err error) bool {
+	return Begins(err, "WRONGTYPE") || Begins(err, "FAIRSEM")
+}
+
 // Refused reports whether err is Redis's reply to the command, so that no copy can still be in flight. A script that failed
 // at run time has granted nothing, and what it changed expires. An earlier reply that ErrNoAnswer wraps was about
 // something else.
 func Refused(err error) bool {
-	var said redis.Error
-	return errors.As(err, &said) && !errors.Is(err, ErrNoAnswer) && !IsUnreplicated(err)
+	return IsReply(err) && !errors.Is(err, ErrNoAnswer) && !IsUnreplicated(err)
 }
 
 // IsUnreplicated reports whether err means that the operation was executed, but not confirmed by WAIT.
@@ -57,16 +87,16 @@ func IsConnection(err error) bool {
 }
 
 // Moved reports whether err is the reply of a node that no longer has the name.
-func Moved(err error) bool { return err != nil && redis.HasErrorPrefix(err, "MOVED") }
+func Moved(err error) bool { return Begins(err, "MOVED") }
 
 // UnknownScript reports whether err is the reply of a server that has not cached the script.
-func UnknownScript(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
+func UnknownScript(err error) bool { return Begins(err, "NOSCRIPT") }
 
 // Forbidden reports whether err is Redis's reply to a user who lacks a right.
 func Forbidden(err error) bool { return Refused(err) && !Transient(err) }
 
 // IsOtherKind reports whether err is the reply to a Limiter on a name that is used as a Semaphore, or the other way round.
-func IsOtherKind(err error) bool { return err != nil && redis.HasErrorPrefix(err, "FAIRSEMKIND") }
+func IsOtherKind(err error) bool { return Begins(err, "FAIRSEMKIND") }
 
 // Transient reports whether a retry can help.
 func Transient(err error) bool {
@@ -74,7 +104,7 @@ func Transient(err error) bool {
 		return false
 	}
 	if !Refused(err) {
-		return !IsUnreplicated(err) || !redis.HasErrorPrefix(err, "NOPERM")
+		return !IsUnreplicated(err) || !Begins(err, "NOPERM")
 	}
 	for _, is := range []func(error) bool{
 		redis.IsLoadingError, redis.IsReadOnlyError, redis.IsClusterDownError, redis.IsTryAgainError,
@@ -85,7 +115,7 @@ func Transient(err error) bool {
 		}
 	}
 	for _, prefix := range []string{"BUSY", "MISCONF", "NOSCRIPT", "MOVED", "ASK"} {
-		if redis.HasErrorPrefix(err, prefix) {
+		if Begins(err, prefix) {
 			return true
 		}
 	}
@@ -112,7 +142,7 @@ const rightsAdvice = "give this Redis user the rights that docs/operations.md li
 // Advice is what to do about err, "" if there is none.
 func Advice(err error) string {
 	for begin, what := range advice {
-		if redis.HasErrorPrefix(err, begin) {
+		if Begins(err, begin) {
 			return what
 		}
 	}

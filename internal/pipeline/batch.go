@@ -208,7 +208,7 @@ func read(c redis.Cmder, answered bool) Response {
 	switch {
 	case r.Err == nil && !answered:
 		r.Err = failure.ErrNoAnswer
-	case answered && errors.Is(r.Err, redis.Nil):
+	case answered && failure.IsMissing(r.Err):
 		r.Err = nil // a label that does not exist
 	}
 	return r

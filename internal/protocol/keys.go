@@ -106,12 +106,12 @@ func (k Keyspace) NameOf(key, kind string) (name string, ok bool) {
 	return name, found && ends && CheckName(name) == nil
 }
 
-// ParseKey returns the keyspace, the name and the kind of a key of any prefix. No prefix contains ":{".
+// ParseKey returns the keyspace, the name and the kind of a key of any prefix. No prefix has a brace.
 func ParseKey(key string) (k Keyspace, name, kind string, ok bool) {
 	k.Prefix, _, _ = strings.Cut(key, ":{")
 	kind = key[strings.LastIndexByte(key, ':')+1:]
 	name, ok = k.NameOf(key, kind)
-	if !ok || !slices.Contains(Kinds[:], kind) {
+	if !ok || k.Prefix == "" || strings.ContainsAny(k.Prefix, "{}") || !slices.Contains(Kinds[:], kind) {
 		return Keyspace{}, "", "", false
 	}
 	return k, name, kind, true
@@ -125,6 +125,9 @@ func (k Keyspace) EveryName() string { return escapePattern.Replace(k.Prefix) + 
 
 // EveryKey is a SCAN pattern that matches all keys of all names. It can match other keys, too.
 func (k Keyspace) EveryKey() string { return escapePattern.Replace(k.Prefix) + ":{*}:*" }
+
+// AnyKey is a SCAN pattern that matches the keys of one kind, of all names of all prefixes. It can match other keys, too.
+func AnyKey(kind string) string { return "*:{*}:" + kind }
 
 // WakePrefix plus a client id is the channel on which that client is notified of its grants.
 func (k Keyspace) WakePrefix() string { return k.Prefix + ":wake:" }

@@ -97,7 +97,7 @@ var (
 		"MISCONF":     "MISCONF it cannot save its data, and accepts no writes",
 
 		"This instance has cluster support disabled": "ERR This instance has cluster support disabled",
-		noDatabase: "ERR " + noDatabase,
+		"DB index is out of range":                   "ERR DB index is out of range",
 	}
 	denials = map[string]string{
 		"WRONGPASS": "WRONGPASS invalid username-password pair or user is disabled",
@@ -105,13 +105,11 @@ var (
 	}
 )
 
-const noDatabase = "DB index is out of range"
-
 // known returns our own words for a reply, of one of the lists above; "": it is on none of them.
 func known(err error, lists ...map[string]string) string {
 	for _, list := range lists {
 		for begin, words := range list {
-			if redis.HasErrorPrefix(err, begin) {
+			if failure.Begins(err, begin) {
 				return words
 			}
 		}
@@ -128,11 +126,11 @@ var described = []string{"ping", "select", "cluster", "cluster|slots", "sentinel
 // describe is the text of an error in one line, for terminals. What is no Redis may repeat in its own way what it does not understand,
 // and that may be a password.
 func (s *Server) describe(err error) string {
-	if errors.Is(err, redis.Nil) {
+	if failure.IsMissing(err) {
 		return fmt.Sprintf("the sentinels know no primary %q", s.primary)
 	}
 	said := failure.Discreet(err).Error()
-	if redis.IsPermissionError(err) {
+	if failure.Denied(err) {
 		for _, command := range described {
 			if strings.Contains(said, "'"+command+"'") {
 				return fmt.Sprintf("NOPERM this user may not run the '%s' command", command)
@@ -160,9 +158,9 @@ func (s *Server) advice(err error) string {
 	var connection *net.OpError
 	says := func(text string) bool { return strings.Contains(err.Error(), text) }
 	switch {
-	case errors.Is(err, redis.Nil):
+	case failure.IsMissing(err):
 		return "check master_name"
-	case redis.IsPermissionError(err): // which names the right
+	case failure.Denied(err): // which names the right
 		return "address and password are right, but this user needs more rights: fairsem doctor lists them"
 	case errors.As(err, &untrusted), says("signed by unknown authority"): // go-redis does not keep every error
 		return "set SSL_CERT_FILE to a file with the certificate of its authority"
@@ -184,7 +182,7 @@ func (s *Server) advice(err error) string {
 		return "check the address, and whether the server runs"
 	case !s.secure && errors.Is(err, io.EOF):
 		return "if it uses TLS, write rediss://, clusters:// or sentinels://"
-	case says("cluster support disabled"):
+	case failure.NotClustered(err):
 		return "it is not a cluster: write redis://, or rediss:// with TLS"
 	case says("unknown command 'sentinel'"), says("unknown command `sentinel`"):
 		return "it is not a sentinel: write redis:// or cluster://"
@@ -192,7 +190,7 @@ func (s *Server) advice(err error) string {
 		return "if it is a sentinel, write sentinel://, with ?master_name=NAME"
 	case errors.Is(err, errNoPrimary):
 		return "redis-cli --cluster create assigns slots"
-	case says(noDatabase):
+	case failure.NoSuchDatabase(err):
 		return "give the number of a database that it has"
 	case Refuses(err):
 		return "fairsem doctor says more"

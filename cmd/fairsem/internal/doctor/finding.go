@@ -1,11 +1,8 @@
 package doctor
 
 import (
-	"errors"
 	"fmt"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem/internal/failure"
 )
@@ -82,11 +79,10 @@ func (f Finding) with(name string, value any) Finding {
 // notChecked is for an error of a server where a result was expected. A server that does not answer at all ends the
 // examination.
 func notChecked(err error, right string) Finding {
-	var reply redis.Error
 	switch {
-	case redis.IsPermissionError(err):
+	case failure.Denied(err):
 		return skip("not checked: this user lacks %s", right)
-	case errors.As(err, &reply):
+	case failure.IsReply(err):
 		return skip("not checked: %v", failure.Discreet(err))
 	}
 	return last(fail(fmt.Sprintf("no answer any more: %v", failure.Discreet(err)), "check that the server runs, and the network between"))

@@ -100,8 +100,8 @@ const layoutProblem = "layout"
 const keysAreRenewed = "within 10 s and the longest TTL or window"
 
 // drain is what to do about the keys of another version.
-const drain = "or drain the name: stop the processes of that version, and its keys expire 40 s later, or 20 s after the longest TTL or window; " +
-	"if nothing is held any more: redis-cli DEL 'PREFIX:{NAME}:'{owner,queue,timeout,counter,weight,meta,lanes,turns,tenants,numbers}"
+var drain = "or drain the name: stop the processes of that version, and its keys expire 40 s later, or 20 s after the longest TTL or window; " +
+	"if nothing is held any more: redis-cli DEL 'PREFIX:{NAME}:'{" + strings.Join(protocol.Kinds[:], ",") + "}"
 
 // otherLayout returns the finding about a name whose keys this version does not read, if it is one.
 func (f facts) otherLayout() (bad Finding, differs bool) {

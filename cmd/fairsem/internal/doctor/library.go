@@ -201,7 +201,7 @@ func (g *testClient) observe(e fairsem.Event) {
 // closeTestClient closes the client, which deletes its label, unless the command is lost.
 func (p *target) closeTestClient(ctx context.Context, g *testClient) {
 	_ = g.client.Close() // permits that are not released expire
-	p.deleteKeys(ctx, p.Prefix+":client:"+g.id)
+	p.deleteKeys(ctx, p.space().LabelKey(g.id))
 }
 
 // acquire returns a permit, and how it was granted.

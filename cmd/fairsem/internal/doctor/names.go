@@ -3,18 +3,17 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 
-	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/internal/failure"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
@@ -45,7 +44,7 @@ func semaphores(ctx context.Context, p *target) []Finding {
 	names := slices.Compact(slices.Sorted(slices.Values(p.Names)))
 	if len(names) == 0 {
 		var err error
-		if names, err = p.find(ctx); redis.IsPermissionError(err) {
+		if names, err = p.find(ctx); failure.Denied(err) {
 			return []Finding{skip("not checked: this user lacks +scan; fairsem doctor NAME checks one name")}
 		} else if err != nil {
 			return []Finding{notChecked(err, "+scan")}
@@ -58,8 +57,7 @@ func semaphores(ctx context.Context, p *target) []Finding {
 		group.Go(func() error {
 			f, bad, err := p.inspect(within, name)
 			all.add(f, bad, err)
-			var reply redis.Error
-			if errors.As(err, &reply) {
+			if failure.IsReply(err) {
 				return nil // it is about this name
 			}
 			return err

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,7 +41,7 @@ func subscribe(ctx context.Context, n *node, _, channel string) error {
 	sub := n.rdb.Subscribe(ctx, channel)
 	defer sub.Close()
 	_, err := sub.ReceiveTimeout(ctx, receiveTimeout)
-	if redis.IsPermissionError(err) || isUnknown(err) {
+	if failure.Denied(err) || failure.UnknownCommand(err) {
 		return err
 	}
 	return nil // other errors are reported by the check of the channel
@@ -218,12 +217,11 @@ func (p *target) missingRights(ctx context.Context, n *node) (missing []missingR
 	key, channel := p.space().Key(id, "nothing"), p.space().WakePrefix()+id
 	for _, r := range p.wanted() {
 		err := r.ask(ctx, n, key, channel)
-		var reply redis.Error
-		if err != nil && !errors.As(err, &reply) {
+		if err != nil && !failure.IsReply(err) {
 			return nil, err // about more than this right
 		}
-		l := missingRight{r, isUnknown(err)}
-		if redis.IsPermissionError(err) {
+		l := missingRight{r, failure.UnknownCommand(err)}
+		if failure.Denied(err) {
 			l.right = p.deniedRight(r, err.Error())
 		} else if !l.unknown {
 			continue
@@ -240,11 +238,10 @@ func (p *target) missingRights(ctx context.Context, n *node) (missing []missingR
 func (p *target) missingPlaces(ctx context.Context, n *node, id string, missing []missingRight) (more []missingRight, err error) {
 	for _, r := range p.places(id) {
 		err := r.ask(ctx, n, "", "")
-		var reply redis.Error
-		if err != nil && !errors.As(err, &reply) {
+		if err != nil && !failure.IsReply(err) {
 			return nil, err
 		}
-		if redis.IsPermissionError(err) && !deniesCommand(err.Error()) && !names(missing, p.everyPlace(r.word[:1])) {
+		if failure.Denied(err) && !deniesCommand(err.Error()) && !names(missing, p.everyPlace(r.word[:1])) {
 			more = append(more, missingRight{right: r})
 		}
 	}
@@ -266,9 +263,6 @@ func (p *target) deniedRight(r right, refusal string) right {
 	return right{word: p.everyPlace("~")}
 }
 
-// isUnknown reports whether the server has no such command: another name was given to it, or it is of another version.
-func isUnknown(err error) bool { return redis.HasErrorPrefix(err, "unknown command") }
-
 func deniesCommand(refusal string) bool { return strings.Contains(refusal, "to run the") }
 
 // everyPlace is the right on all keys, ~, or all channels, &, of the prefix.
@@ -282,7 +276,7 @@ func channel(ctx context.Context, p *target) []Finding {
 	name := p.space().WakePrefix() + "doctor-" + uuid.NewString()
 	sub := p.nodes[0].rdb.Subscribe(ctx, name) // p.rdb may choose a node of a cluster that is down
 	defer sub.Close()
-	if _, err := sub.ReceiveTimeout(ctx, receiveTimeout); redis.IsPermissionError(err) {
+	if _, err := sub.ReceiveTimeout(ctx, receiveTimeout); failure.Denied(err) {
 		return []Finding{notChecked(err, "+subscribe, or &"+p.Prefix+":*")}
 	} else if err != nil {
 		return []Finding{warn(fmt.Sprintf("no subscription within %v: %v: %s", receiveTimeout, failure.Discreet(err), noMessages), "check proxies in between, if other commands work")}

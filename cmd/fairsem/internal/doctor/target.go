@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -50,13 +49,13 @@ func (p *target) connect(ctx context.Context, answer error) (Finding, bool) {
 			n.info = fields(text)
 		}
 		switch {
-		case redis.IsPermissionError(n.err) && strings.Contains(n.err.Error(), "'select'"):
+		case failure.Denied(n.err) && strings.Contains(n.err.Error(), "'select'"):
 			return noSelect(), false
-		case redis.HasErrorPrefix(n.err, "DB index is out of range"):
+		case failure.NoSuchDatabase(n.err):
 			return noDatabase(), false
 		}
 	}
-	silent := func(n *node) bool { return n.err != nil && !errors.As(n.err, new(redis.Error)) }
+	silent := func(n *node) bool { return n.err != nil && !failure.IsReply(n.err) }
 	if there := slices.DeleteFunc(slices.Clone(p.nodes), silent); len(there) > 0 {
 		p.silent = slices.DeleteFunc(slices.Clone(p.nodes), func(n *node) bool { return !silent(n) })
 		p.nodes = there
@@ -93,11 +92,11 @@ func noDatabase() Finding {
 // noCluster says why the servers of a cluster are not known.
 func noCluster(err error) Finding {
 	switch {
-	case redis.IsPermissionError(err):
+	case failure.Denied(err):
 		f := fail("this user may not query the nodes of the cluster: +cluster|slots is missing", "ACL SETUSER ... +cluster|slots on every node")
 		f.Check, f.Details = "rights", map[string]any{"missing": []string{"+cluster|slots"}}
 		return f
-	case err != nil && strings.Contains(err.Error(), "cluster support disabled"):
+	case failure.NotClustered(err):
 		f := fail("the server is not part of a cluster", "begin the address with redis:// instead of cluster://")
 		f.Check = "mode"
 		return f

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/bridge"
 	"github.com/fairsem/fairsem/internal/failure"
@@ -156,7 +154,7 @@ func (f *Finder) await(ctx context.Context) {
 func (f *Finder) names() (names []string, more bool, missing, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.known) == 0 || redis.IsPermissionError(f.err) {
+	if len(f.known) == 0 || failure.Denied(f.err) {
 		err = f.err
 	}
 	return slices.Sorted(maps.Keys(f.known)), f.more >= max(0, f.scan-1), f.part, err

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fairsem/fairsem/internal/failure"
+	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/scan"
 )
 
@@ -66,7 +67,7 @@ func (s *prefixSearch) scan(ctx context.Context, node *redis.Client) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		page, err := keys.Read(ctx, "*:{*}:meta", "hash")
+		page, err := keys.Read(ctx, protocol.AnyKey(protocol.Meta), "hash")
 		if err != nil {
 			return err
 		}
@@ -82,25 +83,19 @@ func (s *prefixSearch) scan(ctx context.Context, node *redis.Client) error {
 
 // consider checks whether a key that looks like one of a name is one, if its prefix is new. An error ends the scan.
 func (s *prefixSearch) consider(ctx context.Context, node *redis.Client, key string) error {
-	prefix, ok := prefixOf(key)
-	if !ok || !s.begin(prefix) {
+	space, _, kind, ok := protocol.ParseKey(key)
+	prefix := space.Prefix
+	if !ok || kind != protocol.Meta || !s.begin(prefix) {
 		return nil
 	}
-	err := node.HGet(ctx, key, "layout").Err()
+	err := node.HGet(ctx, key, protocol.MetaLayout).Err()
 	switch {
 	case err == nil:
 		return s.add(prefix)
-	case errors.Is(err, redis.Nil): // another program's, or gone
+	case failure.IsMissing(err): // another program's, or gone
 		return nil
 	}
 	return err // a user who may not read this may not read others either, and each try is noted in ACL LOG
-}
-
-// prefixOf is what a key begins with that looks like one of a name. No prefix has a brace.
-func prefixOf(key string) (prefix string, ok bool) {
-	prefix, rest, _ := strings.Cut(key, ":{")
-	name, ok := strings.CutSuffix(rest, "}:meta")
-	return prefix, ok && prefix != "" && name != "" && name[0] != '}' && !strings.ContainsAny(prefix, "{}")
 }
 
 // begin reports whether a prefix is new and has to be checked.

@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/failure"
 	"github.com/fairsem/fairsem/internal/protocol"
@@ -102,9 +100,7 @@ func (s *steady) Error() string { return s.words }
 func (s *steady) Unwrap() error { return s.cause }
 
 // isOfTheName reports whether err says something about the keys of one name only: the query of any other may work.
-func isOfTheName(err error) bool {
-	return redis.HasErrorPrefix(err, "WRONGTYPE") || redis.HasErrorPrefix(err, "FAIRSEM") || errors.Is(err, protocol.ErrReply)
-}
+func isOfTheName(err error) bool { return failure.OfTheName(err) || errors.Is(err, protocol.ErrReply) }
 
 // statuses queries each name, and waits for those that are late for at most lag. An error of one name does not affect the others. If no
 // query got as far as the keys of its name, such as with a wrong password, the first error is that of all: of what is in use nothing is

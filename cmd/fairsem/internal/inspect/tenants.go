@@ -8,10 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fairsem/fairsem"
+
+	"github.com/fairsem/fairsem/internal/failure"
 )
 
 // How many tenants of a name are read at most, unless more are wanted: where one name is polled, and of each of many names. Reading 1,000
@@ -48,8 +49,7 @@ func queryTenants(ctx context.Context, client *fairsem.Client, name string, most
 			t.Unread = true
 			break
 		}
-		var reply redis.Error
-		if errors.As(err, &reply) && !errors.Is(err, fairsem.ErrUnavailable) {
+		if failure.IsReply(err) && !errors.Is(err, fairsem.ErrUnavailable) {
 			return Tenants{Err: err}, nil // what else is known of the name can be shown
 		}
 		if err != nil {

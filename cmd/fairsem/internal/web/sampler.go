@@ -5,10 +5,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/internal/failure"
 )
 
 // snapshot is the state after a poll. It never changes.
@@ -68,7 +67,7 @@ func (s *sampler) sample(ctx context.Context) {
 	next := *old
 	next.polls++
 	next.replace = make(chan struct{})
-	next.refused = redis.IsPermissionError(err)
+	next.refused = failure.Denied(err)
 	if err == nil {
 		next.at, next.there, next.Survey, next.tenants = began, time.Now(), seen, tenants
 		s.polled(next.there.Sub(began))
