@@ -140,8 +140,9 @@ func TestHolderThatCannotBeRestoredYetIsCheckedAgain(t *testing.T) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	holder.hold.begin(v.host.clock, time.Now(), time.Now(), holder.lease)
+	now := v.host.clock.Now()
 	before := holder.lease
-	v.learnLocked(holder, answer{protocol.RestoreScript, protocol.Result{State: protocol.Early}, theEpoch + 1, v.host.clock.Now()})
+	v.learnLocked(holder, answer{protocol.RestoreScript, protocol.Result{State: protocol.Early}, theEpoch + 1, now, now})
 	require.Equal(t, before, holder.lease, "the lease was renewed")
 	require.Equal(t, int64(theEpoch), holder.epoch, "the epoch was confirmed")
 	require.Equal(t, holding, holder.phase)

@@ -71,6 +71,13 @@ func (d *diary) kinds(ids ...string) (all []string) {
 	return all
 }
 
+// kindsOfPermits leaves out what a slow machine adds: calls and subscriptions that fail meanwhile.
+func (d *diary) kindsOfPermits() []string {
+	return slices.DeleteFunc(d.kinds(), func(kind string) bool {
+		return slices.Contains([]string{"CallFailed", "Disconnected", "Reconnected", "Unreturned"}, kind)
+	})
+}
+
 // kind returns the name of the type of an event, without the common parts.
 func kind(ev fairsem.Event) string {
 	return strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%T", ev), "fairsem."), "Event")
@@ -131,7 +138,7 @@ func TestGrantAtOnceAndItsReleaseAreReported(t *testing.T) {
 		w.release(p)
 		after := time.Now()
 		all := w.finish(c, d)
-		require.Equal(t, []string{"Granted", "Released"}, d.kinds())
+		require.Equal(t, []string{"Granted", "Released"}, d.kindsOfPermits())
 		g, r := all[0].(fairsem.GrantedEvent), all[1].(fairsem.ReleasedEvent)
 		assert.Equal(t, fairsem.GrantedEvent{
 			At: g.At, Context: g.Context, Name: w.name, ID: p.ID(), Weight: 2, Waited: p.Waited(), Token: p.Token(), By: fairsem.GrantedAtOnce,
@@ -390,7 +397,7 @@ func TestLossThatTheReleaseFindsIsReportedInsteadOfTheRelease(t *testing.T) {
 		err := p.Release(t.Context())
 		require.ErrorIs(t, err, fairsem.ErrLost)
 		w.finish(c, d)
-		assert.Equal(t, []string{"Granted", "Lost"}, d.kinds())
+		assert.Equal(t, []string{"Granted", "Lost"}, d.kindsOfPermits())
 		assert.ErrorIs(t, told[fairsem.LostEvent](d)[0].Err, fairsem.ErrLost)
 	})
 }
@@ -452,7 +459,7 @@ func TestCallsOfALimiterAreReported(t *testing.T) {
 		require.False(t, decision.Allowed)
 		require.NoError(t, l.Wait(t.Context(), 1))
 		all := w.finish(c, d)
-		require.Equal(t, []string{"Allowed", "NotAcquired", "WaitStarted", "Allowed"}, d.kinds())
+		require.Equal(t, []string{"Allowed", "NotAcquired", "WaitStarted", "Allowed"}, d.kindsOfPermits())
 		first, last := all[0].(fairsem.AllowedEvent), all[3].(fairsem.AllowedEvent)
 		assert.Equal(t, fairsem.AllowedEvent{
 			At: first.At, Context: first.Context, Name: w.name, ID: first.ID, Weight: 2, Waited: first.Waited, By: fairsem.GrantedAtOnce,
@@ -502,7 +509,7 @@ func TestPermitThatIsReleasedInPartsIsReportedOnce(t *testing.T) {
 			units.Release(n)
 		}
 		w.finish(c, d)
-		assert.Equal(t, []string{"Granted", "Released"}, d.kinds())
+		assert.Equal(t, []string{"Granted", "Released"}, d.kindsOfPermits())
 		assert.Equal(t, int64(5), told[fairsem.ReleasedEvent](d)[0].Weight)
 	})
 }
@@ -761,7 +768,7 @@ func TestCloseWaitsForTheCallsThatAreAboutToReturn(t *testing.T) {
 	require.NoError(t, closed.err)
 	<-late.done
 	require.ErrorIs(t, late.err, context.Canceled)
-	assert.Equal(t, []string{"NotAcquired"}, d.kinds())
+	assert.Equal(t, []string{"NotAcquired"}, d.kindsOfPermits())
 }
 
 // An observer may use the client that it observes.

@@ -31,6 +31,9 @@ func (w window) end(asleep time.Duration) time.Time { return w.after(w.ttl-w.mar
 // remaining is the time until the end; zero or less: the lease is over.
 func (w window) remaining(now clock.Instant) time.Duration { return w.end(now.Asleep).Sub(now.Time) }
 
+// tooShort reports whether less is left than a permit that is handed over is to have.
+func (w window) tooShort(now clock.Instant) bool { return w.remaining(now) < w.margin() }
+
 // due is when to renew. A third of the TTL leaves time for two more attempts.
 func (w window) due(asleep time.Duration) time.Time { return w.after(w.ttl/3, asleep) }
 

@@ -133,18 +133,19 @@ func (v *nameState) answeredLocked(r *request, rep protocol.Reply, sent clock.In
 	v.host.servers.meet(rep.Server)
 	v.fastPath.learn(rep, r.plain.script)
 	v.noteEpochLocked(rep.Epoch, sent.Time)
+	now := v.host.clock.Now()
 	i := 0
 	for verb, t := range r.all() {
 		t.unansweredSince, t.cause = time.Time{}, nil
 		if t.phase == asking {
 			t.quoted = quote{rep.Room, time.Duration(rep.Results[i].Number) * time.Millisecond}
 		}
-		v.learnLocked(t, answer{verb, rep.Results[i], rep.Epoch, sent})
+		v.learnLocked(t, answer{verb, rep.Results[i], rep.Epoch, sent, now})
 		v.reduceLocked(t)
 		i++
 	}
 	for _, g := range rep.Grants {
-		v.grantedLocked(grantNotice{g, rep.Epoch, GrantedByReply})
+		v.noticeLocked(grantNotice{g, rep.Epoch, GrantedByReply}, now)
 	}
 	v.notifyHoldersLocked(rep.Waiters, sent.Time)
 	v.hintLocked(rep, sent.Time)
@@ -156,6 +157,7 @@ type answer struct {
 	protocol.Result
 	epoch int64
 	sent  clock.Instant // when it was asked
+	now   clock.Instant // when it is handled
 }
 
 // isOther reports whether Redis has another grant of t than the one on which its holder relies. A server that had lost the one may
@@ -177,11 +179,13 @@ func (v *nameState) learnLocked(t *ticket, a answer) {
 	s := situation{
 		event: answered, verb: a.verb, state: a.State,
 		ended: t.phase == holding && t.hold.ended() != nil,
-		less:  t.isLess(a.State, a.epoch) && t.lease.remaining(v.host.clock.Now()) > 0,
+		less:  t.isLess(a.State, a.epoch) && t.lease.remaining(a.now) > 0,
 		newer: t.phase == holding && a.sent.After(t.hold.at),
 		stale: t.phase == waiting && a.State == protocol.Held && a.Number != 0 && a.Number != t.token && a.Number < t.epoch,
 	}
-	s.old = s.stale && (window{a.sent, t.ttl}).remaining(v.host.clock.Now()) <= 0
+	renewed := window{a.sent, t.ttl}
+	s.old = s.stale && renewed.remaining(a.now) <= 0
+	s.unsure, s.unnumbered = renewed.tooShort(a.now), t.opts.Numbered && len(a.Numbers) == 0
 	missed := s.less && a.verb == protocol.RefreshScript
 	if (a.State == protocol.Held || a.State == protocol.Waiting) && a.verb != protocol.ReduceScript && !missed && !a.isUnchecked(t) {
 		t.confirmed(a.epoch) // a reduce renews nothing: an old file's lease of t may soon be over
@@ -199,14 +203,14 @@ func (v *nameState) acceptLocked(t *ticket, e effect, a answer) {
 	case doRenew:
 		v.renewLocked(t, a.sent)
 		v.recheckPendingLocked(t)
-	case doHold:
+	case doHold, doVerify, doReturn:
 		if a.verb == protocol.RefreshScript && t.token == 0 {
 			v.gapLocked() // this grant came without a message: more messages may be lost
 		}
 		v.renewLocked(t, a.sent)
-		v.grantLocked(t, cmp.Or(a.Number, t.token), a.Numbers, true)
+		v.grantLocked(t, e, cmp.Or(a.Number, t.token), a.Numbers, a.now)
 	case doWait:
-		v.queuedLocked(t, a.Number, a.sent)
+		v.queuedLocked(t, a.Number, a.sent, a.now)
 	case doRetry:
 		v.scheduleLocked(time.Now().Add(retryIn(a.Number))) // then it is sent again
 	case doRefuse:
@@ -275,7 +279,7 @@ var refusals = map[protocol.State]error{
 }
 
 // queuedLocked records that t waits in the queue.
-func (v *nameState) queuedLocked(t *ticket, position int64, sent clock.Instant) {
+func (v *nameState) queuedLocked(t *ticket, position int64, sent, now clock.Instant) {
 	early := t.earlyGrant
 	t.earlyGrant = nil
 	v.moveLocked(t, waiting)
@@ -285,7 +289,7 @@ func (v *nameState) queuedLocked(t *ticket, position int64, sent clock.Instant) 
 	v.host.hub.Start()
 	v.checkLocked()
 	if early != nil {
-		v.grantedLocked(*early)
+		v.noticeLocked(*early, now)
 	}
 	v.recheckPendingLocked(t)
 }
@@ -297,24 +301,27 @@ func (v *nameState) recheckPendingLocked(t *ticket) {
 	}
 }
 
-// grantedLocked handles the notice of a grant, from a reply or from a wake message. It ignores a notice that does not
-// name the ticket's position, which only Redis can have sent: forged and late messages come here too. A notice of another
-// epoch is about a grant that was lost since: positions are restored unchanged.
-func (v *nameState) grantedLocked(g grantNotice) {
+// noticeLocked handles the notice of a grant, from a reply or from a wake message. Forged and late messages come here too.
+func (v *nameState) noticeLocked(g grantNotice, now clock.Instant) {
 	t := v.tickets[g.Seq]
-	switch {
-	case t == nil:
-	case t.phase == asking || t.phase == waiting && g.Token == 0 && g.Position == t.token:
-		v.earlyLocked(t, g) // the answer that is in flight may be older
-	case t.phase == holding && g.Token == 0 && g.Position == t.token:
-		v.recheckLocked(t) // it was evicted
-	case t.phase != waiting || t.position != g.Position || g.Token != 0 && t.epoch != g.epoch:
-	case len(g.Numbers) > 0 && !t.opts.Numbered: // not one of ours
-	case g.Token == 0:
-		v.recheckLocked(t) // removed from the queue, and Acquire tries again; or a nearer deadline, which the answer has
-	default:
+	if t == nil {
+		return
+	}
+	e := v.applyLocked(t, situation{
+		event: notified, grant: g.Token != 0, ofPosition: g.Position == t.position, ofToken: g.Position == t.token,
+		otherEpoch: t.epoch != g.epoch,
+		misfit:     len(g.Numbers) > 0 && !t.opts.Numbered,
+		unnumbered: len(g.Numbers) == 0 && t.opts.Numbered,
+		// A permit that is never renewed needs an answer to have its whole TTL, and one that replicas must acknowledge needs it
+		// for their acknowledgement.
+		unsure: t.opts.NoRefresh || v.host.replicas > 0 || t.lease.tooShort(now),
+	})
+	switch e {
+	case doKeep:
+		v.earlyLocked(t, g)
+	case doHold, doVerify:
 		t.by = g.by
-		v.grantLocked(t, g.Token, g.Numbers, false)
+		v.grantLocked(t, e, g.Token, g.Numbers, now)
 	}
 }
 
@@ -337,24 +344,24 @@ func retryIn(ms int64) time.Duration {
 	return max(time.Duration(ms+1)*time.Millisecond, firstRetry)
 }
 
-// grantLocked hands the permit of t to its caller if enough of its lease is left. fresh means that an answer about t itself
-// confirmed the grant and began the lease. A permit that is never renewed needs that to have its whole TTL, one that
-// replicas must acknowledge needs it for their acknowledgement, and one whose numbers are not known yet needs it to have them.
-func (v *nameState) grantLocked(t *ticket, token int64, numbers []int64, fresh bool) {
+// grantLocked records a grant, and does with it what next has decided.
+func (v *nameState) grantLocked(t *ticket, e effect, token int64, numbers []int64, now clock.Instant) {
 	t.token, t.numbers = token, numbers
-	now := v.host.clock.Now()
-	unnumbered := t.opts.Numbered && len(numbers) == 0
-	if t.lease.remaining(now) < t.lease.margin() || (t.opts.NoRefresh || v.host.replicas > 0 || unnumbered) && !fresh {
+	switch e {
+	case doVerify:
 		v.moveLocked(t, waiting)
 		v.recheckLocked(t)
-		return
-	}
-	if unnumbered { // keys were deleted
+	case doReturn:
 		v.moveLocked(t, waiting)
 		v.finishLocked(t, errPositionLost)
 		v.leaveLocked(t)
-		return
+	case doHold:
+		v.handOverLocked(t, now)
 	}
+}
+
+// handOverLocked gives the permit of t to its caller.
+func (v *nameState) handOverLocked(t *ticket, now clock.Instant) {
 	v.moveLocked(t, holding)
 	if !t.countsInWindow() {
 		v.host.hub.Start()
@@ -366,7 +373,7 @@ func (v *nameState) grantLocked(t *ticket, token int64, numbers []int64, fresh b
 	v.scheduleLocked(t.nextDeadline(v.host.clock.Asleep()))
 	if early := t.earlyGrant; early != nil {
 		t.earlyGrant = nil
-		v.grantedLocked(*early)
+		v.noticeLocked(*early, now)
 	}
 }
 
@@ -664,8 +671,9 @@ func (v *nameState) woken(epoch int64, grants []protocol.Grant) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		v.waking = waking{queue: v.waiters > 0}
+		now := v.host.clock.Now()
 		for _, g := range grants {
-			v.grantedLocked(grantNotice{g, epoch, GrantedByMessage})
+			v.noticeLocked(grantNotice{g, epoch, GrantedByMessage}, now)
 		}
 		return v.waking.woken(v.waiters)
 	})

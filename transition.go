@@ -11,6 +11,7 @@ type event int
 const (
 	answered  event = iota // Redis has answered an operation
 	failed                 // an operation got no answer, or a refusal
+	notified               // a message, or the reply to another call, says something of it
 	ticked                 // time has passed
 	abandoned              // it was given up, or is about to be sent although it was
 )
@@ -28,6 +29,17 @@ type situation struct {
 	newer bool // the answer is younger than the grant
 	stale bool // waiting: the grant in the answer is from before it waited, so from an old file
 	old   bool // the answer is so old that an eviction since may have been forgotten
+
+	// Of a notice, which can be late, or forged: it counts if it names what only Redis knows.
+	grant      bool // it is about a grant, and not about something to be queried
+	ofPosition bool // it names the position of the ticket in the queue
+	ofToken    bool // it names the token of the ticket
+	otherEpoch bool // the grant has been lost since: positions are restored unchanged
+	misfit     bool // it has numbers for a permit without numbers
+
+	// Of a grant, of which an answer or a notice says.
+	unsure     bool // the lease that is left is too short, or only an answer about the ticket is enough
+	unnumbered bool // it has not the numbers that the permit is to have
 
 	// Of a failure.
 	final        bool // trying again cannot help
@@ -58,6 +70,9 @@ const (
 	doReduce             // release what its holder has released of it
 	doWait               // record that it is in the queue
 	doHold               // hand over its permit
+	doVerify             // record that it was granted, and query it before its permit is handed over
+	doReturn             // end its wait and release it: its numbers are lost, and Acquire tries again
+	doKeep               // keep the notice until the answer to the operation under way shows whether it is true
 	doRenew              // its lease begins anew
 	doConfirm            // nothing has changed, but a query may be due
 	doConfirmPart        // Redis has confirmed the release of a part
@@ -85,6 +100,8 @@ func next(s situation) effect {
 		return nextAnswered(s)
 	case failed:
 		return nextFailed(s)
+	case notified:
+		return nextNotified(s)
 	case ticked:
 		return nextTicked(s)
 	default:
@@ -114,13 +131,47 @@ func nextAnswered(s situation) effect {
 	}
 	switch s.state {
 	case protocol.Held:
-		return doHold
+		return nextGranted(s)
 	case protocol.Waiting:
 		return doWait
 	case protocol.Early:
 		return doRetry
 	default:
 		return doRefuse
+	}
+}
+
+// nextNotified: what is not about this grant, this position or this epoch is ignored.
+func nextNotified(s situation) effect {
+	switch {
+	case s.phase == leaving:
+		return doNothing
+	case s.phase == asking || s.phase == waiting && !s.grant && s.ofToken:
+		return doKeep // the answer that is in flight may be older
+	case s.phase == holding && !s.grant && s.ofToken:
+		return doRequery // it was evicted
+	case s.phase == holding || !s.ofPosition:
+		return doNothing
+	case !s.grant:
+		return doRequery // removed from the queue, and Acquire tries again; or a nearer deadline, which the answer has
+	case s.otherEpoch || s.misfit:
+		return doNothing
+	case s.unnumbered:
+		return doVerify // keys were deleted, or it is forged
+	default:
+		return nextGranted(s)
+	}
+}
+
+// nextGranted hands over a permit of whose lease enough is left.
+func nextGranted(s situation) effect {
+	switch {
+	case s.unsure:
+		return doVerify
+	case s.unnumbered:
+		return doReturn // keys were deleted
+	default:
+		return doHold
 	}
 }
 

@@ -418,7 +418,7 @@ end:
 	:: d_step { copy[i] != none -> script(i, copy[i]); copy[i] = none }
 	:: d_step { copy[i] != none -> copy[i] = none }
 
-	/* A message arrives: grantedLocked in state.go. One that overtakes the answer to an acquire is kept, here
+	/* A message arrives: noticeLocked in state.go. One that overtakes the answer to an acquire is kept, here
 	   as there. Or it is lost. */
 	:: d_step { wake[i] != 0 && phase[i] != asking ->
 		if
