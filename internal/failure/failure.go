@@ -29,6 +29,9 @@ func (e discreet) RedisError()   {}
 // Discreet returns err without what Redis repeats of a command that it does not know: of AUTH, that is the password. Whatever
 // go-redis returns goes through here before it becomes part of an error, an event or a log.
 func Discreet(err error) error {
+	if err == nil {
+		return nil
+	}
 	var said redis.Error
 	if !errors.As(err, &said) {
 		return err
@@ -41,12 +44,16 @@ func Discreet(err error) error {
 
 // IsReply reports whether err is a reply of Redis, if only an earlier one: the server was there, and refused something.
 func IsReply(err error) bool {
+	if err == nil {
+		return false
+	}
 	var said redis.Error
 	return errors.As(err, &said)
 }
 
 // Begins reports whether err is a reply of Redis that begins with those words, after its "ERR" if it has one.
-func Begins(err error, words string) bool { return redis.HasErrorPrefix(err, words) }
+// That of no error costs nothing: every answer is asked.
+func Begins(err error, words string) bool { return err != nil && redis.HasErrorPrefix(err, words) }
 
 // IsMissing reports whether err means that a key or a field does not exist.
 func IsMissing(err error) bool { return errors.Is(err, redis.Nil) }

@@ -10,7 +10,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/failure"
 )
+
+func TestAnswerThatIsNoErrorIsClassifiedWithoutAllocation(t *testing.T) {
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		_ = failure.Moved(nil) || failure.UnknownScript(nil) || failure.IsConnection(nil) || failure.Discreet(nil) != nil
+	}))
+}
 
 // What a reply of Redis means is decided once.
 func TestNoOtherPackageClassifiesErrorsOfRedis(t *testing.T) {
