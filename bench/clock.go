@@ -16,7 +16,7 @@ var began, beganHere = bothClocks()
 func now() int64 { return beganHere + int64(time.Since(began)) }
 
 // bothClocks reads the two clocks as close together as possible. If the process were suspended between the two reads, its clock
-// would always be ahead of those of the others, and it would seem to hold what they hold.
+// would always be ahead of those of the others, and it would seem to hold their permits.
 func bothClocks() (here time.Time, shared int64) {
 	closest := time.Duration(math.MaxInt64)
 	for range 1000 {

@@ -14,7 +14,7 @@ type comparison struct {
 	entries     []entry
 	processes   int
 	cores       placement
-	job         job     // what the jobs of all entries have in common
+	job         job     // the common part of the jobs of all entries
 	share       float64 // the part of settings.Duration that a measurement takes
 	read        func(run) figures
 	columns     []string

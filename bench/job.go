@@ -33,7 +33,7 @@ type job struct {
 
 // hello reports that a worker is ready.
 type hello struct {
-	Versions map[string]string `json:"versions,omitempty"` // of what is not part of the bench binary
+	Versions map[string]string `json:"versions,omitempty"` // of software that is not part of the bench binary
 }
 
 // window is the time in which to make calls, in nanoseconds of [history.Now]. No call begins after End, but calls that wait at that

@@ -65,7 +65,7 @@ func (b *bench) startIdlers(ctx context.Context, holder, f fairsemClient, idlers
 	return (&queue{waiters: b.idlers, sem: held}).awaitFull(ctx)
 }
 
-// monitorFor returns what clients send to the server within d.
+// monitorFor returns the commands that clients send to the server within d, and the published messages.
 func (b *bench) monitorFor(ctx context.Context, d time.Duration) (traffic, error) {
 	t, err := b.server.startMonitor()
 	if err != nil {
@@ -79,7 +79,7 @@ func (b *bench) monitorFor(ctx context.Context, d time.Duration) (traffic, error
 	return seen, errors.Join(err, ctx.Err())
 }
 
-// heldPermits measures what it costs to renew permits.
+// heldPermits measures the cost of renewing permits.
 func heldPermits(ctx context.Context, b *bench) (s *section, err error) {
 	s = &section{
 		Name: "held", Title: fmt.Sprintf("%d held permits in one process for %v, TTL %v", b.permits, b.permitFor, b.permitTTL),

@@ -57,7 +57,7 @@ func (s *server) startMonitor() (*monitor, error) {
 // monitorDelay is how long MONITOR may take to report an executed command.
 const monitorDelay = 50 * time.Millisecond
 
-// stop stops the monitor and returns what it counted.
+// stop stops the monitor and returns its counts.
 func (t *monitor) stop() (traffic, error) {
 	time.Sleep(monitorDelay)
 	_ = t.conn.Close() // nothing more is read

@@ -23,7 +23,7 @@ var (
 )
 
 // floorer is no library, but the least that two scripts can do for a permit with a lease and a fencing token under a limit:
-// 3 keys, 3 arguments, and one comparison instead of all checks. It shows what is possible. A caller that does not fit fails
+// 3 keys, 3 arguments, and one comparison instead of all checks. It shows the lower bound. A caller that does not fit fails
 // at once, because there is no queue. Nothing renews or removes a lease, reads a declared limit, or notices a loss of state.
 type floorer struct {
 	rdb   *redis.Client

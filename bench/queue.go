@@ -119,7 +119,7 @@ func (l *queue) handOff(ctx context.Context, handOffs int) error {
 // longTTL is so long that nothing is renewed during a measurement.
 const longTTL = time.Hour
 
-// queueLengths measures what a hand-off costs Redis for different numbers of waiters. All queues exist at the same time, so
+// queueLengths measures the cost of a hand-off in Redis for different numbers of waiters. All queues exist at the same time, so
 // that each round measures all of them on the same server.
 func queueLengths(ctx context.Context, b *bench) (s *section, err error) {
 	s = &section{

@@ -69,7 +69,7 @@ func (s *section) best(metric string, peers ...string) string {
 	return best
 }
 
-// ratio divides a metric of one contender by that of another for each round, because only what was measured at about the same
+// ratio divides a metric of one contender by that of another for each round, because only figures measured at about the same
 // time can be compared.
 func (s *section) ratio(metric, of, by string) []float64 {
 	var all []float64
@@ -80,7 +80,7 @@ func (s *section) ratio(metric, of, by string) []float64 {
 	return all
 }
 
-// target is a goal of the library in a workload, and what was measured.
+// target is a goal of the library in a workload, and the measured figure.
 type target struct {
 	Text     string   `json:"text"`
 	Measured string   `json:"measured"`

@@ -121,10 +121,10 @@ func (p *workerProcess) end(within time.Duration) error {
 	return p.exitErr
 }
 
-// explain ends a worker that did not follow the protocol, and adds what it wrote to its standard error.
+// explain ends a worker that did not follow the protocol, and adds its standard error.
 func (p *workerProcess) explain(err error) error {
 	return fmt.Errorf("worker: %w: %s", errors.Join(err, p.end(time.Second)), p.stderrText())
 }
 
-// stderrText returns what a worker that has ended wrote to its standard error.
+// stderrText returns the standard error of a worker that has ended.
 func (p *workerProcess) stderrText() string { return strings.TrimSpace(p.stderr.String()) }

@@ -80,7 +80,7 @@ func (v variant) build(ctx context.Context, folder string) (string, error) {
 	}
 	worker := filepath.Join(folder, "worker")
 	for _, args := range [][]string{
-		{"mod", "edit", "-replace=github.com/fairsem/fairsem=.."}, // what go.work does for the original
+		{"mod", "edit", "-replace=github.com/fairsem/fairsem=.."}, // as go.work does for the original
 		{"build", "-o", worker, "."},
 	} {
 		cmd := exec.CommandContext(ctx, "go", args...)

@@ -25,7 +25,7 @@ type call struct {
 	Deadline  int64  `json:"deadline,omitempty"`  // when its context ends
 	Returned  int64  `json:"returned,omitempty"`  // when Acquire returned; 0: it never did
 	Failure   string `json:"failure,omitempty"`   // of Acquire
-	Violation string `json:"violation,omitempty"` // what contradicted the documentation, as the caller saw it
+	Violation string `json:"violation,omitempty"` // the result that contradicted the documentation
 	Ended     int64  `json:"ended,omitempty"`     // when the permit was seen to have ended before its release
 	Awaited   bool   `json:"awaited,omitempty"`   // it was lost, and Released is when the Done channel was closed
 }

@@ -71,7 +71,7 @@ func overtakes(e *evidence) []string {
 	})
 }
 
-// lateRead is how long after a server was killed a process on a busy machine may read what it had sent before.
+// lateRead is how long after a server was killed a process on a busy machine may read the replies that it had sent before.
 const lateRead = 500 * time.Millisecond
 
 // mayBeLost reports whether the call that was overtaken may have been granted first, by a server that was killed before it could send that
@@ -221,7 +221,7 @@ func lostWrites(e *evidence) []string {
 	return all
 }
 
-// counterName returns what guards a counter of the store.
+// counterName names the semaphore, or the numbered unit of one, that guards a counter of the store.
 func counterName(i int) string {
 	if i == 0 {
 		return soloName
@@ -291,7 +291,7 @@ func (e *evidence) recovery(name string) time.Duration {
 	for i, s := range e.strikes {
 		until := e.ended
 		if i+1 < len(e.strikes) {
-			until = e.strikes[i+1].began // what the next strike delays does not count for this one
+			until = e.strikes[i+1].began // a grant that the next strike delays does not count for this one
 		}
 		if n, _ := slices.BinarySearch(granted, s.healed); n < len(granted) {
 			until = min(until, granted[n])

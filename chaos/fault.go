@@ -14,7 +14,7 @@ type promise string
 const (
 	limitOnServer  promise = "S1"  // the units in use on the server do not exceed the limit
 	limitByContext promise = "S2"  // nor, by the contexts of the permits, in all processes together
-	oneOrder       promise = "S3"  // one order of all grants and releases explains what all processes saw
+	oneOrder       promise = "S3"  // one order of all grants and releases explains the observations of all processes
 	oneState       promise = "S4"  // an id holds once or waits once
 	fifo           promise = "S5"  // a call whose position was confirmed before another call began is granted first
 	tokensIncrease promise = "S6"  // tokens increase, and no two are equal
@@ -42,7 +42,7 @@ type fault struct {
 	noMessages   bool                // no wake message ever arrives
 	exempt       []promise           // not promised under this fault; README.md says why
 	control      bool                // the unfenced store must lose writes of solo and of slots, otherwise the run proves nothing
-	losesState   bool                // the server may lose what it has not confirmed yet
+	losesState   bool                // the server may lose writes that it has not confirmed yet
 	minLength    time.Duration       // of a run, for strikes that take long
 	maxPause     time.Duration       // the longest additional pause between two strikes
 	onCall       int                 // the number of processes that acquire the seat when a strike requests it

@@ -14,10 +14,10 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// When a master dies, the grants that its replica has not received are lost.
+// When a primary dies, the grants that its replica has not received are lost.
 var lossExempt = []promise{limitOnServer, limitByContext, oneOrder, fifo, fairShares, ownNumbers, liveOnArrival, lossReported}
 
-// clusterFaults concern the master that serves a semaphore, or its slot: by turns pool, the one that tenants share, and the one whose
+// clusterFaults concern the primary that serves a semaphore, or its slot: by turns pool, the one that tenants share, and the one whose
 // permits have numbers. The slot of shared does not move, because meanwhile units are free there that nobody gets.
 func clusterFaults() []fault {
 	wait := fairsem.Options{TTL: 5 * time.Second, WaitReplicas: 1}
@@ -34,7 +34,7 @@ func clusterFaults() []fault {
 // turn returns one of the names, each by turns.
 func (env *environment) turn(names ...string) string { return names[len(env.strikes)%len(names)] }
 
-// nextOwnerKey returns a key of the name whose master is struck.
+// nextOwnerKey returns a key of the name whose primary is struck.
 func (env *environment) nextOwnerKey() string {
 	return keyOf(env.turn(poolName, sharedName, slotsName), protocol.Owner)
 }
@@ -52,7 +52,7 @@ func await(check func() error) error {
 	}
 }
 
-// restartMaster restarts the master before its replica takes over.
+// restartMaster restarts the primary before its replica takes over.
 func restartMaster(env *environment) (string, error) {
 	key := env.nextOwnerKey()
 	old, err := env.deployment.cluster.Owner(key)
@@ -68,7 +68,7 @@ func restartMaster(env *environment) (string, error) {
 	})
 }
 
-// killMaster kills the master, waits until its replica has taken over, and restarts it as a replica.
+// killMaster kills the primary, waits until its replica has taken over, and restarts it as a replica.
 func killMaster(env *environment) (string, error) {
 	key := env.nextOwnerKey()
 	old, err := env.deployment.cluster.Owner(key)
@@ -95,7 +95,7 @@ func killMaster(env *environment) (string, error) {
 	return "kill -9 of " + old.Addr(), await(func() error { return inSync(old) })
 }
 
-// inSync returns nil if the server is a replica that has everything that its master has.
+// inSync returns nil if the server is a replica that has all data of its primary.
 func inSync(s *redistest.Server) error {
 	role, err := roleOf(s)
 	if err == nil && (role.name != "slave" || role.state != "connected") {
@@ -121,7 +121,7 @@ func roleOf(s *redistest.Server) (role, error) {
 	return r, nil
 }
 
-// clusterFailover makes the replica take over while the master works.
+// clusterFailover makes the replica take over while the primary works.
 func clusterFailover(env *environment) (string, error) {
 	old, err := env.deployment.cluster.Owner(env.nextOwnerKey())
 	if err != nil {
@@ -149,7 +149,7 @@ func takeOver(next, old *redistest.Server) error {
 	})
 }
 
-// moveSlot moves the slot of a name to another master, key by key, while all processes use it.
+// moveSlot moves the slot of a name to another primary, key by key, while all processes use it.
 func moveSlot(env *environment) (string, error) {
 	key := env.nextSlotKey()
 	from, to, err := env.pickMasters(key)
@@ -207,14 +207,14 @@ func (env *environment) nextSlotKey() string {
 	return keyOf(env.turn(poolName, slotsName), protocol.Owner)
 }
 
-// pickMasters returns the master that serves a key, and a random one.
+// pickMasters returns the primary that serves a key, and a random one.
 func (env *environment) pickMasters(key string) (from, to *redistest.Server, err error) {
 	from, err = env.deployment.cluster.Owner(key)
 	masters := env.deployment.cluster.Masters()
 	return from, masters[env.random.IntN(len(masters))], err
 }
 
-// move moves the slot of a key from one master to another, with pauses between its keys.
+// move moves the slot of a key from one primary to another, with pauses between its keys.
 func (env *environment) move(key string, from, to *redistest.Server, pause time.Duration) (string, error) {
 	ctx := context.Background()
 	slot := from.Client().ClusterKeySlot(ctx, key).Val()
@@ -230,7 +230,7 @@ func (env *environment) move(key string, from, to *redistest.Server, pause time.
 	return fmt.Sprintf("slot %d from %s to %s", slot, from.Addr(), to.Addr()), err
 }
 
-// moveKeys moves one key at a time, so that processes find some keys of the slot on one master and some on the other.
+// moveKeys moves one key at a time, so that processes find some keys of the slot on one primary and some on the other.
 func moveKeys(ctx context.Context, env *environment, from *redis.Client, to string, slot int64, pause time.Duration) error {
 	for {
 		keys, err := from.ClusterGetKeysInSlot(ctx, int(slot), 1).Result()

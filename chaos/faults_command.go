@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// commandFaults are what an operator can do to a server that keeps its data.
+// commandFaults are the commands of an operator that leave a server its data.
 func commandFaults() []fault {
 	return []fault{
 		{name: "CLIENT KILL of all connections", kind: single, sparesOthers: true, strike: command("CLIENT", "KILL", "TYPE", "normal")},

@@ -16,7 +16,7 @@ func dataFaults() []fault {
 	for _, key := range protocol.Kinds {
 		f := fault{name: "DEL of " + key, kind: single, sparesOthers: true, exempt: deleteExempt, strike: deleteKey(key)}
 		switch key {
-		case protocol.Counter, protocol.Lanes, protocol.Turns: // what is in them follows from the other keys, or from the clock
+		case protocol.Counter, protocol.Lanes, protocol.Turns: // their contents follow from the other keys, or from the clock
 			f.exempt = nil
 		case protocol.Tenants: // that also has their shares, their limits, and when each was granted something
 			f.exempt = []promise{fairShares}

@@ -126,7 +126,7 @@ func follows(n, primary *redistest.Server) error {
 	return errors.Join(err, inSync(n))
 }
 
-// promoteStale disconnects the replicas from the primary for a while and then kills it. What it did last is lost.
+// promoteStale disconnects the replicas from the primary for a while and then kills it. Its last writes are lost.
 func promoteStale(env *environment) (string, error) {
 	old, err := env.deployment.sentinel.Primary()
 	if err != nil {

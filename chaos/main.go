@@ -90,7 +90,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	return s, err
 }
 
-// runFaults does what s selects: it runs or lists faults, or runs broken variants.
+// runFaults runs or lists the selected faults, or runs broken variants.
 func runFaults(s settings, stdout, stderr io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

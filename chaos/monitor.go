@@ -35,7 +35,7 @@ type monitor struct {
 	sameNumber []string            // units that had the same number; guarded by mu
 }
 
-// readEvery is a compromise: the monitor does not see what happens between two reads.
+// readEvery is a compromise: the monitor does not see changes between two reads.
 const readEvery = 3 * time.Millisecond
 
 // readScript reads a semaphore atomically: the units in use, the ids of the holders, those of the waiters, and the units that have the

@@ -10,7 +10,7 @@ import (
 // porcupineTimeout is how long porcupine may search for an order. After that the result is undecided.
 const porcupineTimeout = 20 * time.Second
 
-// undecided marks what porcupine could not decide. That is not a violation, and not a proof that there is none.
+// undecided marks a history that porcupine could not decide: neither a violation nor a proof that there is none.
 const undecided = "undecided"
 
 // permitsState is the state of a semaphore in the model: the units in use and the last token.

@@ -24,7 +24,7 @@ import (
 type processSet struct {
 	binary  string
 	folder  string                    // for the journals
-	config  workerConfig              // what the configurations of all processes have in common
+	config  workerConfig              // the common part of the configurations of all processes
 	address func(int, string) address // of the nth process, in a role
 
 	mu      sync.Mutex
@@ -147,8 +147,8 @@ func (proc *process) killedAt() int64 {
 	return proc.killed
 }
 
-// kill ends the process with SIGKILL. Its permits count until just before that or, if it was paused, until the pause: what it did
-// later is unknown.
+// kill ends the process with SIGKILL. Its permits count until just before that or, if it was paused, until the pause: its
+// later calls are unknown.
 func (proc *process) kill() {
 	proc.mu.Lock()
 	if proc.killed == 0 {

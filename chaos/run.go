@@ -27,7 +27,7 @@ type run struct {
 // duration returns how long the processes run.
 func (r run) duration() time.Duration { return max(r.length, r.fault.minLength) }
 
-// environment is what a strike can use: the servers, the processes, and what observes them.
+// environment contains the servers and processes that a strike can use, and their observers.
 type environment struct {
 	context.Context // ends when no more strikes begin
 	deployment      *deployment
@@ -116,7 +116,7 @@ func (r run) execute(ctx context.Context) (e *evidence, err error) {
 	return e, r.save(folder)
 }
 
-// workerConfig returns what the configurations of all workers have in common.
+// workerConfig returns the common part of the configurations of all workers.
 func (r run) workerConfig(s *store) workerConfig {
 	o := workerConfig{
 		Seed: r.seed, ShortHolders: shortHolders, LongHolders: longHolders, Writers: storeWriters, TenantCallers: tenantCallers,

@@ -25,7 +25,7 @@ type store struct {
 }
 
 // counter has two copies. The fenced one refuses a token that is lower than one it has seen. The unfenced one accepts all tokens
-// and shows what a paused holder does to it.
+// and shows the damage that a paused holder does.
 type counter struct{ fenced, unfenced register }
 
 // counterOf returns which counter a permit with this number may write. The permit of solo has the number -1.

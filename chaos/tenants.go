@@ -9,14 +9,14 @@ import (
 	"github.com/fairsem/fairsem/internal/history"
 )
 
-// load is what the calls of a tenant do.
+// load describes the calls of a tenant.
 type load struct {
 	options fairsem.CallOptions
 	weights int64         // the largest weight of a call
 	hold    time.Duration // the longest
 }
 
-// loads are those of the tenants. Those with the smaller shares hold for longer: were grants counted, and not what is held, they would
+// loads has the load of each tenant. Tenants with a smaller share hold for longer: if grants were counted instead of units held, they would
 // get too much. While all wait, they get 2, 4 and 2 of 8 units; the last one could have more, but for its limit.
 var loads = []load{
 	{fairsem.CallOptions{Tenant: "a", Share: 1}, 1, 100 * time.Millisecond},

@@ -68,7 +68,7 @@ const (
 // seatRequest makes a process on call acquire the seat.
 type seatRequest struct{ Timeout, Hold time.Duration }
 
-// workerConfig is what a worker process reads from its standard input. The process runs until its input is closed.
+// workerConfig is the configuration that a worker reads from its standard input. The process runs until its input is closed.
 type workerConfig struct {
 	Process       string // its name in the histories
 	Role          string
@@ -194,7 +194,7 @@ func (o workerConfig) run(ctx context.Context, requests <-chan seatRequest) (err
 	}
 	err = w.runActions(ctx)
 	w.resetAllLimits()
-	_ = client.Close() // what is left expires, and a server that is down is not a failure of the worker
+	_ = client.Close() // remaining keys expire, and a server that is down is not a failure of the worker
 	return err
 }
 
@@ -234,7 +234,7 @@ func (w *worker) recordStalls(ctx context.Context) error {
 	return nil
 }
 
-// action is what a goroutine does repeatedly. An error is a failure of the worker, not of the library.
+// action is a step that a goroutine repeats. An error is a failure of the worker, not of the library.
 type action func(context.Context, *rand.Rand) error
 
 // actions returns the action of each goroutine of the process.

@@ -1,5 +1,5 @@
-// Command tenants draws what three customers hold of one limit over time, first come, first served and with tenants, from a run on a
-// real Redis: the picture in docs/tenants.md.
+// Command tenants draws the units that three customers hold of one limit over time, first come, first served and with tenants,
+// from a run on a real Redis: the picture in docs/tenants.md.
 package main
 
 import (
