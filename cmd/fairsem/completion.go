@@ -72,8 +72,8 @@ func completionScript(root *cobra.Command, shell string) (string, error) {
 	return withoutEvaluation(shell, b.String())
 }
 
-// evaluates are the lines of cobra's scripts with what stands on the line of the user, which they then pass to eval, and
-// what they are replaced by. The key Tab must run nothing and write to no file.
+// evaluates are the lines of cobra's scripts that contain the line of the user, which they then pass to eval, and
+// their replacements. The key Tab must run nothing and write to no file.
 var evaluates = map[string][][2]string{
 	// The words have their quotes. Bash cannot remove those without eval, so an operator, also one in quotes, becomes a character of no name.
 	"bash": {{

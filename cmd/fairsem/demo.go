@@ -80,7 +80,7 @@ func demoFlags(cmd *cobra.Command, o *demo.Options) {
 	_ = cmd.Flags().MarkHidden("for") // fails only for a flag that is not there
 }
 
-// demoRun returns what runs a demo with the options that the flags have set.
+// demoRun returns the function that runs a demo with the options that the flags have set.
 func demoRun(o *demo.Options, run func(context.Context, io.Writer, demo.Options) error) func(*cobra.Command, []string) error {
 	return ownFailure(func(cmd *cobra.Command) error {
 		if o.Length < 0 || cmd.Flags().Changed("redis") && o.Redis == "" {

@@ -113,7 +113,7 @@ func (o *lsOptions) run(cmd *cobra.Command) error {
 	})
 }
 
-// frame shows what was found.
+// frame shows the result of a survey.
 func (o *lsOptions) frame(found inspect.Survey) (f watch.Frame) {
 	all := found.Statuses
 	if o.busy {
@@ -141,7 +141,7 @@ func (o *lsOptions) frame(found inspect.Survey) (f watch.Frame) {
 	return f
 }
 
-// incomplete says what is missing from a survey, and why; nil: nothing.
+// incomplete returns why a survey is incomplete; nil: it is complete.
 func incomplete(found inspect.Survey) error {
 	var err error
 	switch more := len(found.Unreadable) - 1; {

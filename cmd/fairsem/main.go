@@ -18,7 +18,7 @@ import (
 func main() { os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr)) }
 
 func execute(args []string, stdout file, stderr io.Writer) int {
-	// go-redis would write into the view. What matters comes back as an error.
+	// go-redis would write into the view. Its calls return the errors that matter.
 	logging.Disable()
 	ctx, stop := exit.OnSignal()
 	defer stop()
@@ -57,5 +57,5 @@ func report(stderr io.Writer, command string, err error) int {
 	return code
 }
 
-// lineEnds are what is between two lines of a text: what cobra suggests has several.
+// lineEnds matches the space between two lines of a text: a suggestion of cobra has several.
 var lineEnds = regexp.MustCompile(`\s*\n\s*`)

@@ -15,7 +15,7 @@ type output struct {
 	failed atomic.Pointer[error]
 }
 
-// file is what a program that draws must know of a terminal.
+// file contains the methods that a program needs to draw on a terminal.
 type file interface {
 	io.ReadWriteCloser
 	Fd() uintptr

@@ -16,7 +16,7 @@ type requestFlags struct {
 }
 
 func (w *requestFlags) flags(cmd *cobra.Command) {
-	// What is after -- is CMD, and nothing else can be.
+	// Only CMD can be after --.
 	cmd.SetFlagErrorFunc(wrongFlag(`flags of CMD go after "--"; NAME cannot begin with "-"`))
 	f := cmd.Flags()
 	w.connection.flags(f)

@@ -58,7 +58,7 @@ func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
 	}
 }
 
-// wrongFlag returns what explains a wrong flag. advice says how to pass what begins with - and is no flag of the command.
+// wrongFlag returns a function that explains a wrong flag. advice says how to pass an argument that begins with - and is no flag.
 func wrongFlag(advice string) func(*cobra.Command, error) error {
 	return func(_ *cobra.Command, err error) error {
 		var unknown *pflag.NotExistError

@@ -42,7 +42,7 @@ type serveOptions struct {
 	tls     *tls.Config // nil: without
 }
 
-// Bounds of what serve takes.
+// Bounds of the values that serve accepts.
 const (
 	intervalMost = time.Minute
 	tokenLeast   = 16
@@ -143,7 +143,7 @@ func (o *serveOptions) flags(cmd *cobra.Command) {
 	f.BoolVar(&o.json, "json", false, "write the address of the page as JSON")
 }
 
-// hostName is what browsers send as the name of a host: of any other alphabet they send the xn-- form.
+// hostName matches the names of hosts that browsers send: of any other alphabet they send the xn-- form.
 var hostName = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?$`)
 
 // complete refuses invalid combinations of flags, and reads the token and the certificate.

@@ -13,7 +13,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/watch"
 )
 
-// watchFlags are how a command shows what it finds: as text or as JSON, once or repeatedly.
+// watchFlags are how a command shows its result: as text or as JSON, once or repeatedly.
 type watchFlags struct {
 	json     bool
 	watch    bool
@@ -46,7 +46,7 @@ func (w *watchFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// show shows what query returns about a subject, in the requested way.
+// show shows the result of query about a subject, in the requested way.
 func (w *watchFlags) show(cmd *cobra.Command, s *dial.Session, subject string, query watch.Query) error {
 	o := watch.Options{Out: cmd.OutOrStdout(), Notes: cmd.ErrOrStderr(), Below: w.json}
 	if w.watch {

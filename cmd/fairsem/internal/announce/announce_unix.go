@@ -107,7 +107,7 @@ func executable() string {
 
 // readOutcome returns when the command runs, with nil, or when the new process has ended.
 func readOutcome(r io.Reader) error {
-	text, _ := io.ReadAll(r) // exec closes the pipe; what is cut off counts as not written
+	text, _ := io.ReadAll(r) // exec closes the pipe; a text that is cut off counts as not written
 	switch len(text) {
 	case 0:
 		return errSilent

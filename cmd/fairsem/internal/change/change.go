@@ -31,7 +31,7 @@ type Target struct {
 	Out      io.Writer                           // has the result
 }
 
-// result is what --json writes of a limit. An eviction adds to it.
+// result is the output of --json about a limit. An eviction adds to it.
 type result struct {
 	Changed bool             `json:"changed"`
 	Before  render.Semaphore `json:"before"`

@@ -52,7 +52,7 @@ const longestTenant = 4 * protocol.MaxTenant
 // ErrNoMatch is the error of a selection that matches nothing. Nothing was done.
 var ErrNoMatch = errors.New("nothing to evict")
 
-// evicted is what --json writes of an eviction.
+// evicted is the output of --json about an eviction.
 type evicted struct {
 	result
 	Holders []render.Holder `json:"evicted_holders"`
@@ -98,7 +98,7 @@ func (t Target) Evict(ctx context.Context, selection Selection) error {
 	return t.report(o, words+"; "+state(after))
 }
 
-// choice is what was selected, at a moment.
+// choice is the selection at one moment.
 type choice struct {
 	holders, waiters []fairsem.Ticket
 	positions        []int     // of the waiters in the queue
@@ -288,7 +288,7 @@ func (c choice) evict(ctx context.Context, inspector *fairsem.Inspector) (gone m
 	return gone, nil
 }
 
-// object lists what was evicted and what was gone.
+// object lists the evicted tickets, and the ids of those that were gone.
 func (c choice) object(gone map[string]bool) evicted {
 	o := evicted{Holders: []render.Holder{}, Waiters: []render.Waiter{}, Gone: []string{}}
 	for _, t := range c.holders {

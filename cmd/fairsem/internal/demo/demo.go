@@ -42,8 +42,8 @@ type Options struct {
 var ErrBroken = errors.New("promise broken")
 
 // Run returns when all processes and the embedded server are gone. It must be called on the main thread, for the
-// kernel kills the workers when the thread that started them ends. The error is ErrBroken, the cause of ctx, or what
-// kept the demo from going on.
+// kernel kills the workers when the thread that started them ends. The error is ErrBroken, the cause of ctx, or the
+// failure that ended the demo.
 func Run(ctx context.Context, out io.Writer, o Options) error {
 	srv, err := openServer(ctx, o.Redis)
 	if err != nil {
@@ -125,7 +125,7 @@ func (d *demo) orders() []orders {
 	return all
 }
 
-// poll calls query again and again until it is over. It returns the cause of ctx, what failed, or the first error of query.
+// poll calls query again and again until it is over. It returns the cause of ctx, the error from failed, or the first error of query.
 func poll(ctx context.Context, failed <-chan error, over func() bool, query func() error) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -161,7 +161,7 @@ func (d *demo) over() bool {
 	return settled || since(d.death.killed) > 2*(ttl+deathGrace)
 }
 
-// conclude judges what was seen, and reports it.
+// conclude judges the observations, and reports them.
 func (d *demo) conclude(ctx context.Context, out io.Writer) error {
 	end, err := d.sem.Status(ctx)
 	if ctx.Err() != nil {

@@ -16,7 +16,7 @@ type display[F any] interface {
 	close()
 }
 
-// newDisplay returns one that draws what on the terminal that out is. Elsewhere it is a log, and with JSON it shows nothing.
+// newDisplay returns a display that draws what on out if that is a terminal. Otherwise it is a log, and with JSON it shows nothing.
 func newDisplay[F any](out io.Writer, o Options, title string, what drawing[F], log func(logWriter) display[F]) display[F] {
 	switch {
 	case o.JSON:
@@ -62,7 +62,7 @@ func (l *live[F]) close() {
 // drawEvery is fast enough for a bar to run down, and slow enough to be no load.
 const drawEvery = 50 * time.Millisecond
 
-// drawing is what a terminal of some size shows at some moment of the frames that came.
+// drawing renders the frames received so far, for a terminal of some size at some moment.
 type drawing[F any] interface {
 	update(f F, now time.Time)
 	render(now time.Time, width, height int, g glyphs) string

@@ -65,7 +65,7 @@ func (v view) vacancy(width int) string {
 	return who
 }
 
-// note is what is special about a holder.
+// note is the remark about a holder in a special state.
 func (v view) note(c *caller) string {
 	switch {
 	case c.ID == v.dead:

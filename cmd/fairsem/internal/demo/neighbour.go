@@ -63,8 +63,8 @@ type job struct {
 	waited   time.Duration
 }
 
-// RunTenants returns when the load has ended and the embedded server is gone. The error is ErrBroken, the cause of ctx, or what kept the
-// demo from going on.
+// RunTenants returns when the load has ended and the embedded server is gone. The error is ErrBroken, the cause of ctx, or the failure
+// that ended the demo.
 func RunTenants(ctx context.Context, out io.Writer, o Options) error {
 	srv, err := openServer(ctx, o.Redis)
 	if err != nil {
@@ -97,7 +97,7 @@ func newSide(ctx context.Context, srv *server, title string, shared bool) (*side
 	if s.sem, err = s.clients[0].Semaphore(newName(), Limit); err != nil {
 		return s, err
 	}
-	// A server that has just started grants nothing on a new name for a while: that is not what anybody waits for here.
+	// A server that has just started grants nothing on a new name for a while: that wait is no part of the demo.
 	err = s.sem.Do(ctx, 1, func(context.Context) error { return nil })
 	if ctx.Err() != nil {
 		return s, context.Cause(ctx)
@@ -119,7 +119,7 @@ func (n *neighbours) close() {
 		}
 		for _, c := range s.clients {
 			if c != nil {
-				_ = c.Close() // what it held has been released, or expires
+				_ = c.Close() // its permits have been released, or expire
 			}
 		}
 	}
@@ -257,7 +257,7 @@ func (s *side) record(write func()) {
 	write()
 }
 
-// calls returns all jobs, also those that were granted nothing.
+// calls returns all jobs, including jobs without a grant.
 func (s *side) calls() (all []history.Grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

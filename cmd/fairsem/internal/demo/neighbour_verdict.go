@@ -11,7 +11,7 @@ import (
 	"github.com/fairsem/fairsem/internal/history"
 )
 
-// sideReport is what the customers had on one name.
+// sideReport is the report on the customers of one name.
 type sideReport struct {
 	Name    string         `json:"name"`
 	Tenants bool           `json:"tenants"` // whether calls named any
@@ -33,7 +33,7 @@ func newCustomerReport(waits []time.Duration) customerReport {
 	return customerReport{len(sorted), sorted[len(sorted)/2].Milliseconds(), sorted[len(sorted)-1].Milliseconds()}
 }
 
-// conclude judges what was seen, and reports it.
+// conclude judges the observations, and reports them.
 func (n *neighbours) conclude(ctx context.Context, out io.Writer) error {
 	var verdicts []verdict
 	for _, s := range n.sides {
@@ -64,7 +64,7 @@ func (s *side) left(ctx context.Context) (int64, error) {
 	}
 }
 
-// judge checks what is promised on one name. A promise without evidence counts as broken.
+// judge checks the promises for one name. A promise without evidence counts as broken.
 func (s *side) judge(left int64) []verdict {
 	grants := s.calls()
 	promise := fmt.Sprintf("%s: at most %d units in use", s.title, Limit)
@@ -94,7 +94,7 @@ func grantsOf(violations []history.Violation) int {
 	return len(ids)
 }
 
-// summaryEvents are what each customer had.
+// summaryEvents sum up the jobs and waits of each customer.
 func (n *neighbours) summaryEvents() (all []event) {
 	for _, s := range n.sides {
 		r := s.report()

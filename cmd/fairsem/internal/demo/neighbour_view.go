@@ -14,14 +14,14 @@ import (
 	"github.com/fairsem/fairsem/internal/history"
 )
 
-// neighbourFrame is what both sides look like at one moment.
+// neighbourFrame is the state of both sides at one moment.
 type neighbourFrame struct {
 	elapsed time.Duration
 	place   string
 	sides   [2]sideFrame
 }
 
-// sideFrame is one side: what each customer holds, how many of its calls wait, and how long the latest jobs of the quiet one waited.
+// sideFrame is one side: the units and the waiting calls of each customer, and the waits of the latest jobs of the quiet one.
 type sideFrame struct {
 	title         string
 	used, waiting map[string]int64

@@ -35,7 +35,7 @@ func (p *plain) show(f frame) {
 // logWidth is that of a line of the log, as of a terminal that is not wide.
 const logWidth = 80
 
-// names is short enough for all workers to fit in a line, mostly: their numbers, and what is special.
+// names is short enough for all workers to fit in a line, mostly: their numbers, several units, and death.
 func names(tickets []fairsem.Ticket, dead string) string {
 	if len(tickets) == 0 {
 		return "no worker"

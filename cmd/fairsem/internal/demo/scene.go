@@ -10,7 +10,7 @@ import (
 // fresh is how long a move or a grant is marked.
 const fresh = 800 * time.Millisecond
 
-// scene knows what a single frame does not show: what has changed. The zero value is empty.
+// scene knows the changes, which a single frame does not show. The zero value is empty.
 type scene struct {
 	frame
 	at      time.Time          // when the frame came
@@ -49,7 +49,7 @@ func (s *scene) update(f frame, now time.Time) {
 	s.assignUnits()
 }
 
-// add adds a ticket. known is what is known of its caller; nil: it is new.
+// add adds a ticket. known is the known state of its caller; nil: it is new.
 func (s *scene) add(known *caller, t fairsem.Ticket, now time.Time) *caller {
 	c := known
 	if c == nil {
@@ -104,5 +104,5 @@ func (s *scene) gap(weight int64) int {
 
 // pack moves the free units to the end.
 func (s *scene) pack() {
-	_ = slices.DeleteFunc(s.slots[:], func(id string) bool { return id == "" }) // it clears what is left behind the others
+	_ = slices.DeleteFunc(s.slots[:], func(id string) bool { return id == "" }) // it clears the rest of the array
 }

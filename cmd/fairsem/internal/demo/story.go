@@ -89,7 +89,7 @@ type frame struct {
 	events  []event
 }
 
-// tally counts what happened until now. Only what cannot turn out otherwise counts.
+// tally counts the events until now. It leaves out results that may still change.
 type tally struct {
 	grants, overLimit, overtakes, killed int
 }
@@ -105,7 +105,7 @@ func (d *demo) frame(s snapshot) frame {
 	}
 }
 
-// count leaves out holders in search of too many: what one that is done wrote may be read after what the next wrote.
+// count checks the limit with released permits only: the release of one may be read after the grant of the next.
 func (d *demo) count() tally {
 	grants := d.team.history()
 	_, overtaken := overtakes(d.orderings, grants)

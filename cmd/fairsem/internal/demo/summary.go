@@ -67,7 +67,7 @@ func (s *summary) pair(left string, column int, right string) {
 	s.add("%s%s%s", left, strings.Repeat(" ", max(1, gap)), right)
 }
 
-// verdict is a line, and what shows that a promise was broken.
+// verdict writes a line, and the evidence that a promise was broken.
 func (s *summary) verdict(v verdict) {
 	mark := good.Render(s.signs.right)
 	if !v.Held {

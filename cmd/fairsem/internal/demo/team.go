@@ -16,7 +16,7 @@ import (
 	"github.com/fairsem/fairsem/internal/history"
 )
 
-// team are the worker processes and what they wrote down.
+// team is the worker processes and the grants that they recorded.
 type team struct {
 	members []*member
 	failed  chan error // of a member that ended unexpectedly
@@ -74,7 +74,7 @@ func (m *member) start() error {
 	return nil
 }
 
-// follow reads what a worker writes until it ends.
+// follow reads the output of a worker until it ends.
 func (t *team) follow(m *member) {
 	defer close(m.gone)
 	var garbled error
@@ -125,7 +125,7 @@ func (t *team) history() []history.Grant {
 	return slices.Clone(t.grants)
 }
 
-// grant returns what is known of a permit.
+// grant returns the record of a permit, if there is one.
 func (t *team) grant(id string) (history.Grant, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -155,10 +155,10 @@ func (t *team) kill(label, permit string) (at int64, held bool) {
 	return at, true
 }
 
-// stopGrace is how long workers may take to release what they have.
+// stopGrace is how long workers may take to release their permits.
 const stopGrace = 4 * time.Second
 
-// stop makes all workers release what they have and end, and waits for it. Those that take longer are killed. It may be
+// stop makes all workers release their permits and end, and waits for it. Workers that take longer are killed. It may be
 // called again.
 func (t *team) stop() {
 	for _, m := range t.members {

@@ -8,7 +8,7 @@ import (
 	"github.com/fairsem/fairsem/internal/history"
 )
 
-// evidence is everything that the demo saw, and what was promised.
+// evidence is all observations of the demo, and the limit and the TTL that were promised.
 type evidence struct {
 	limit     int64
 	ttl       time.Duration
@@ -19,16 +19,16 @@ type evidence struct {
 	end       fairsem.Status // after all workers stopped
 }
 
-// death is what followed the kill of a worker. Times are of history.Now; 0: it did not happen.
+// death is the sequence of events after the kill of a worker. Times are of history.Now; 0: it did not happen.
 type death struct {
-	permit   history.Grant // what the worker held
+	permit   history.Grant // of the worker
 	killed   int64
 	listed   int64 // the last time that Redis was seen to list the permit
 	gone     int64 // the first time that it was seen not to
 	regained int64 // others have its units
 }
 
-// deathGrace is what the library promises on top of the TTL.
+// deathGrace is the time that the library promises on top of the TTL.
 const deathGrace = 500 * time.Millisecond
 
 // verdict is a promise, and whether it was kept.

@@ -16,11 +16,11 @@ type view struct {
 	*scene
 	glyphs
 	now   time.Time
-	width int // of what is drawn, less than that of the terminal
+	width int // of the picture, less than that of the terminal
 }
 
 const (
-	widest   = 86 // more would tear apart what belongs together
+	widest   = 86 // more would tear related parts apart
 	twoSided = 56 // narrower, the queue is below the units
 	longest  = 69 // columns of an event
 )
@@ -89,7 +89,7 @@ func (v view) counters() []string {
 	return []string{strings.Join(slices.Concat(happened, not, killed), "     ")}
 }
 
-// none is a count of what must not happen.
+// none is a count that must be zero.
 func (v view) none(n int, what string) string {
 	if n > 0 {
 		return bad.Render(fmt.Sprintf("%s %d %s", v.wrong, n, what))

@@ -34,7 +34,7 @@ type Server struct {
 	client func(brief bool) redis.UniversalClient
 }
 
-// The schemes that are not go-redis's own, and what it calls them; the second is with TLS.
+// The schemes that are not go-redis's own, and the ones that are; the second is with TLS.
 var (
 	clusterSchemes  = []string{"cluster", "clusters"}
 	sentinelSchemes = []string{"sentinel", "sentinels"}
@@ -48,7 +48,7 @@ var errURL = errors.New("not an address of a Redis server, such as " + forms + "
 func Parse(rawURL string) (*Server, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Fragment != "" || u.Opaque != "" || u.Scheme == "unix" && u.Host != "" {
-		return nil, errURL // go-redis would leave out what it does not understand
+		return nil, errURL // go-redis would leave out parts that it does not understand
 	}
 	if !possible(u.Query()) {
 		return nil, errURL
@@ -180,13 +180,13 @@ func sentinelOptions(u *url.URL) (*redis.FailoverOptions, error) {
 	return opts, nil
 }
 
-// plain reports whether no address has a part of a password in it: what is before an @ is no host, and would be shown.
+// plain reports whether no address has a part of a password in it: text before an @ is no host, and would be shown.
 func plain(addrs []string) bool {
 	return !slices.ContainsFunc(addrs, func(addr string) bool { return strings.Contains(addr, "@") })
 }
 
 // possible reports whether pools can have the sizes that these parameters of a URL ask for: go-redis panics where they cannot. -1 is none,
-// 0 the default. It leaves it to go-redis to refuse what is no number.
+// 0 the default. It leaves it to go-redis to refuse values that are no numbers.
 func possible(q url.Values) bool {
 	for _, name := range []string{"pool_size", "min_idle_conns", "max_idle_conns", "max_active_conns", "max_concurrent_dials", "pipeline_pool_size"} {
 		for _, value := range q[name] {

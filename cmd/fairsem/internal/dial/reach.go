@@ -37,7 +37,7 @@ func newRefusal(cause error, format string, args ...any) error {
 }
 
 // Reach pings the server once, so that a wrong address is reported at once; of a cluster, one primary has to answer. The error is one
-// line with the address and what to do, and wraps the error of the server or the network, or ErrKind; it is the cause of ctx if that ends.
+// line with the address and advice, and wraps the error of the server or the network, or ErrKind; it is the cause of ctx if that ends.
 func (s *Server) Reach(ctx context.Context) error {
 	client := s.client(true)
 	answer := make(chan error, 1)
@@ -74,8 +74,8 @@ func (s *Server) check(ctx context.Context, client redis.UniversalClient) error 
 	return nil
 }
 
-// mode is the mode that a server reports; "": it reports none. HELLO is what every connection of go-redis begins
-// with, so that it needs no more rights.
+// mode is the mode that a server reports; "": it reports none. Every connection of go-redis begins with HELLO, so
+// it needs no more rights.
 func mode(ctx context.Context, client redis.UniversalClient) string {
 	hello := redis.NewMapStringInterfaceCmd(ctx, "hello")
 	if client.Process(ctx, hello) != nil {
@@ -123,8 +123,8 @@ func Refuses(err error) bool { return known(err, refusals) != "" }
 // described are the commands of a first contact that a user may lack the right to.
 var described = []string{"ping", "select", "cluster", "cluster|slots", "sentinel", "sentinel|get-master-addr-by-name"}
 
-// describe is the text of an error in one line, for terminals. What is no Redis may repeat in its own way what it does not understand,
-// and that may be a password.
+// describe is the text of an error in one line, for terminals. A server that is no Redis may repeat input that it does not
+// understand in its own way, and that may be a password.
 func (s *Server) describe(err error) string {
 	if failure.IsMissing(err) {
 		return fmt.Sprintf("the sentinels know no primary %q", s.primary)
@@ -149,7 +149,7 @@ func (s *Server) describe(err error) string {
 
 const addCertificate = "add ?" + certParameter + "=FILE&" + keyParameter + "=FILE to the URL"
 
-// advice is what to do about an error. Errors of servers have no types.
+// advice is the advice about an error. Errors of servers have no types.
 func (s *Server) advice(err error) string {
 	var timeout net.Error
 	var untrusted x509.UnknownAuthorityError

@@ -40,7 +40,7 @@ const CloseTimeout = 2 * time.Second
 func (s *Session) Close() {
 	closed := make(chan struct{})
 	go func() { // ends soon where Redis answers, else with the process
-		_ = s.Client.Close() // what is not released expires
+		_ = s.Client.Close() // permits that are not released expire
 		close(closed)
 	}()
 	select {

@@ -1,5 +1,5 @@
 // Package doctor checks a server, the rights of a user there, and the semaphores on it for problems. It reports each
-// result in a line, with what to do, and leaves no key behind.
+// result in a line, with advice, and leaves no key behind.
 //
 // To add a check, write a function of the file that fits, and put it into the list checks.
 package doctor
@@ -19,11 +19,11 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
-// Options are what to check.
+// Options select the semaphores to check.
 type Options struct {
 	Prefix string
 	Names  []string      // of semaphores; none: all that are found
-	TTL    time.Duration // the shortest of the processes that use the server: what is slow depends on it
+	TTL    time.Duration // the shortest of the processes that use the server: the bounds for slow answers depend on it
 }
 
 // check is one check. Where it does not apply it returns nothing.
@@ -62,7 +62,7 @@ const checkLimit = 5 * time.Minute
 // that a name can never work (fairsem.ErrInvalid), or the cause of ctx.
 func Examine(ctx context.Context, server *dial.Server, o Options, report func(Finding)) error {
 	rdb := server.Client()
-	defer func() { _ = rdb.Close() }() // what is in flight is not waited for
+	defer func() { _ = rdb.Close() }() // does not wait for commands in flight
 	if err := o.check(rdb); err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func Examine(ctx context.Context, server *dial.Server, o Options, report func(Fi
 	return p.examine(ctx, report)
 }
 
-// check says what can never work, before anything is sent.
+// check refuses options that can never work, before anything is sent.
 func (o Options) check(rdb redis.UniversalClient) error {
 	client, err := fairsem.New(rdb, fairsem.Options{Prefix: o.Prefix, TTL: o.TTL})
 	if err != nil {

@@ -18,7 +18,7 @@ const (
 	Skip State = "skip" // could not be checked
 )
 
-// Finding is what a check has found.
+// Finding is the result of a check.
 type Finding struct {
 	Check   string         `json:"name"`
 	State   State          `json:"state"`

@@ -14,7 +14,7 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// What has to be true of every name at every moment: each script of the library leaves it so.
+// Invariants of every name at every moment: each script of the library preserves them.
 
 // inspect checks one name: all of its ids in turn, and a second time where one query is not enough.
 func (p *target) inspect(ctx context.Context, name string) (facts, []Finding, error) {
@@ -56,8 +56,8 @@ func (p *target) inspect(ctx context.Context, name string) (facts, []Finding, er
 	return f, about(name, bad...), nil
 }
 
-// rest queries the ids that the first query of a name did not read, in turn: it returns their faults, and adds to f what of them has
-// expired.
+// rest queries the ids that the first query of a name did not read, in turn: it returns their faults, and adds the expired ones
+// to f.
 func (p *target) rest(ctx context.Context, name string, f *facts) (bad []Finding, err error) {
 	for i := 1; i < maxQueries && int64(i*idsPerQuery) < max(f.holders, f.waiting); i++ {
 		more, err := p.query(ctx, name, i*idsPerQuery)
@@ -99,7 +99,7 @@ const layoutProblem = "layout"
 // remain of it after that lease.
 const keysAreRenewed = "within 10 s and the longest TTL or window"
 
-// drain is what to do about the keys of another version.
+// drain is the advice about the keys of another version.
 var drain = "or drain the name: stop the processes of that version, and its keys expire 40 s later, or 20 s after the longest TTL or window; " +
 	"if nothing is held any more: redis-cli DEL 'PREFIX:{NAME}:'{" + strings.Join(protocol.Kinds[:], ",") + "}"
 
@@ -194,7 +194,7 @@ func (f facts) deadlinesAreNear() (bad []Finding) {
 	return bad
 }
 
-// weightsAgree compares what is counted with what is there.
+// weightsAgree compares the stored counts with the entries.
 func (f facts) weightsAgree() (bad []Finding) {
 	if f.hasCounter && f.counter < f.newest {
 		bad = append(bad, warn("its counter is behind the newest token: tokens repeat if the server's clock is stepped back",

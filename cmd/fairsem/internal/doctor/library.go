@@ -14,7 +14,7 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// What counts in the end: the library itself acquires a permit, releases it, and is notified of a grant.
+// The decisive check: the library itself acquires a permit, releases it, and is notified of a grant.
 
 const (
 	trialTTL      = 2 * time.Second
@@ -28,7 +28,7 @@ const (
 // doctorLabel is the label that operators see for a moment.
 const doctorLabel = "fairsem doctor"
 
-// trial is what the library met on one server.
+// trial is the result of a trial of the library on one server.
 type trial struct {
 	addr  string
 	first time.Duration // until the first permit
@@ -156,7 +156,7 @@ func (p *target) runTrial(ctx context.Context, name string) (t trial) {
 	return t
 }
 
-// deleteKeys removes keys of the doctor, which are in one slot. What it cannot remove expires within half a minute.
+// deleteKeys removes keys of the doctor, which are in one slot. Keys that it cannot remove expire within half a minute.
 func (p *target) deleteKeys(ctx context.Context, keys ...string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanLimit)
 	defer cancel()
@@ -227,7 +227,7 @@ func (g *testClient) acquireRelease(ctx context.Context) (fairsem.GrantedEvent, 
 	return e, err
 }
 
-// wake makes one client wait for what the other releases. It returns how long that took, and how the waiter learned of
+// wake makes one client wait for the permit that the other releases. It returns how long that took, and how the waiter learned of
 // its grant.
 func wake(ctx context.Context, holder, waiter *testClient) (time.Duration, fairsem.GrantedBy, error) {
 	permit, _, err := holder.acquire(ctx)

@@ -29,7 +29,7 @@ const (
 	mostBad = 100 // findings that are reported
 )
 
-// tally is what was seen of all names together.
+// tally is the sum of the observations of all names.
 type tally struct {
 	mu                          sync.Mutex
 	names, unreadableNames      int64

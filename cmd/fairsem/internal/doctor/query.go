@@ -38,7 +38,7 @@ type facts struct {
 	layout, declared, pinned string
 	since, epoch             int64
 	holders, waiting         int64
-	weights, extra           int64    // entries of weight, and what is stored there for all of them
+	weights, extra           int64    // entries of weight, and the sum that is stored there for all of them
 	units, weighed           int64    // of the ids that were read
 	counter, newest          int64    // the last number, and the last token
 	last                     int64    // deadline
@@ -55,7 +55,7 @@ type facts struct {
 	unreadNumbers int64 // too many to be read: see judgeNumbers
 }
 
-// expired is what has expired and is still stored: a call removes it before it grants anything.
+// expired counts entries that have expired and are still stored: a call removes them before it grants anything.
 type expired struct{ holders, units, waiters int64 }
 
 // known reports whether there is anything of the name.
@@ -77,7 +77,7 @@ func (f facts) unchecked() int64 {
 	return max(0, f.holders-most) + max(0, f.waiting-most)
 }
 
-// used is what the holders have together that have not expired.
+// used is the number of units of all holders that have not expired.
 func (f facts) used() int64 {
 	if f.complete() {
 		return f.units - f.expired.units
@@ -94,7 +94,7 @@ func (f facts) limit() (limit int64, known bool) {
 	return parseUnits(units)
 }
 
-// parseUnits parses what counts as a number of units, in the scripts of the library, too.
+// parseUnits parses a number of units, and accepts the same values as the scripts of the library.
 func parseUnits(stored string) (units int64, ok bool) {
 	units, err := strconv.ParseInt(stored, 10, 64)
 	return units, err == nil && units >= 0 && units <= protocol.MaxUnits
@@ -103,7 +103,7 @@ func parseUnits(stored string) (units int64, ok bool) {
 // rate reports whether grants are never released but expire.
 func (f facts) rate() bool { return strings.Contains(f.declared, "/") }
 
-// What PTTL says.
+// Replies of PTTL that are no time.
 const (
 	noExpiry = -1
 	noKey    = -2
@@ -155,7 +155,7 @@ func decode(raw []any) (f facts, err error) {
 	return f, nil
 }
 
-// list, word, texts, number and some take parts of a reply. What is not there is nothing.
+// list, word, texts, number and some take parts of a reply. A missing part is the zero value.
 func list(v any) []any {
 	all, _ := v.([]any)
 	return all

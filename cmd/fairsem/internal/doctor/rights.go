@@ -21,7 +21,7 @@ type right struct {
 	fails string // what fails without it, if it is needed; "": calls
 }
 
-// asking returns what the server says. All keys begin with key, and none is there.
+// asking returns the answer of the server as an error. All keys begin with key, and none is there.
 type asking func(ctx context.Context, n *node, key, channel string) error
 
 // do sends a command; KEY in it stands for a key, and CHANNEL for a channel. Redis checks rights first, so a command that
@@ -134,7 +134,7 @@ func neededRights(ctx context.Context, p *target, n *node) Finding {
 	return fail(message, remedy(denied, unknown, " on every server; docs/operations.md has the whole line")).with("missing", denied).with("unknown", unknown)
 }
 
-// failing is what does not work without these rights.
+// failing names the operations that do not work without these rights.
 func failing(missing []missingRight) string {
 	if slices.ContainsFunc(missing, func(l missingRight) bool { return l.fails == "" }) {
 		return "calls fail"
@@ -162,7 +162,7 @@ func optionalRights(ctx context.Context, p *target, n *node) Finding {
 		with("missing", denied).with("unknown", unknown)
 }
 
-// split tells what ACL SETUSER can give to the user from commands that the server does not have.
+// split separates rights that ACL SETUSER can give to the user from commands that the server does not have.
 func split(missing []missingRight) (denied, unknown []string) {
 	denied, unknown = []string{}, []string{} // for JSON
 	for _, l := range missing {
@@ -175,7 +175,7 @@ func split(missing []missingRight) (denied, unknown []string) {
 	return denied, unknown
 }
 
-// lack says what of the rights is missing where. One of the lists is not empty.
+// lack says which rights the user lacks, and which the server. One of the lists is not empty.
 func lack(denied, unknown []string, kind string) string {
 	var says []string
 	if len(denied) > 0 {
@@ -187,7 +187,7 @@ func lack(denied, unknown []string, kind string) string {
 	return strings.Join(says, ", and ")
 }
 
-// remedy is what to do about it.
+// remedy is the advice about missing rights.
 func remedy(denied, unknown []string, where string) string {
 	var steps []string
 	if len(denied) > 0 {
@@ -252,7 +252,7 @@ func names(missing []missingRight, word string) bool {
 	return slices.ContainsFunc(missing, func(m missingRight) bool { return m.word == word })
 }
 
-// deniedRight is what a refusal is about: the command, its keys or its channel.
+// deniedRight is the right that a refusal is about: the command, its keys or its channel.
 func (p *target) deniedRight(r right, refusal string) right {
 	switch {
 	case deniesCommand(refusal):

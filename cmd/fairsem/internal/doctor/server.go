@@ -12,7 +12,7 @@ import (
 	"github.com/fairsem/fairsem/internal/failure"
 )
 
-// What the server is: its kind and version, its role, and whether it answers at all.
+// Checks of the server itself: its kind and version, its role, and whether it answers at all.
 
 func busy(_ context.Context, _ *target, n *node) Finding {
 	if n.err != nil && strings.HasPrefix(n.err.Error(), "BUSY") {
@@ -68,8 +68,8 @@ func slots(ctx context.Context, p *target) (all []Finding) {
 	return []Finding{ok("%d primaries serve all %d slots", len(p.nodes), every)}
 }
 
-// product is a server that is known: from which version on it can do what is needed, and what was tested, from
-// and up to: see docs/compatibility.md.
+// product is a known server: the first version that has the needed commands, and the oldest and the latest tested one:
+// see docs/compatibility.md.
 type product struct {
 	name                string
 	needs, oldest, most release
@@ -116,7 +116,7 @@ func (p product) judge(number string) Finding {
 	if len(parts) > 1 {
 		r.minor, err = strconv.Atoi(parts[1])
 	}
-	r.major, _ = strconv.Atoi(parts[0]) // 0, as what cannot be read, is no version either
+	r.major, _ = strconv.Atoi(parts[0]) // 0 is no version either, like a number that cannot be read
 	tested := fmt.Sprintf("%s %v to %v", p.name, p.oldest, p.most)
 	switch {
 	case err != nil || r.major == 0:

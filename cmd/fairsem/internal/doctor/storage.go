@@ -10,7 +10,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// What the server does with data: what it drops when memory is full, and what it still has after a restart.
+// Checks of the server's data: eviction when memory is full, and persistence across a restart.
 
 func eviction(info map[string]string) Finding {
 	policy, most := info["maxmemory_policy"], info["maxmemory"]
@@ -56,7 +56,7 @@ func judgeMemory(used, most float64) Finding {
 	return ok("%s in use", part)
 }
 
-// persistence reports what a restart costs. None of it is a fault: processes restore what they have.
+// persistence reports the loss at a restart. None of it is a fault: processes restore their permits and positions.
 func persistence(ctx context.Context, _ *target, n *node) Finding {
 	return judgePersistence(n.info, n.settings(ctx, "save", "appendfsync"), time.Now())
 }

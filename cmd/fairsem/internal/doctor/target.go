@@ -75,7 +75,7 @@ func (p *target) masters(ctx context.Context, cluster *redis.ClusterClient) erro
 	return err
 }
 
-// noSelect is for a user who may not choose the database of the URL, so that every command is refused.
+// noSelect is for a user without the right to choose the database of the URL, so that every command is refused.
 func noSelect() Finding {
 	f := fail("this user may not use a database other than 0: +select is missing, without which calls fail",
 		"ACL SETUSER NAME +select on every server, or use database 0").with("missing", []string{"+select"})
@@ -133,7 +133,7 @@ func withInfo(check nodeCheck) nodeCheck {
 	}
 }
 
-// fromInfo is a check of what INFO says.
+// fromInfo is a check of the reply of INFO.
 func fromInfo(judge func(info map[string]string) Finding) nodeCheck {
 	return withInfo(func(_ context.Context, _ *target, n *node) Finding { return judge(n.info) })
 }

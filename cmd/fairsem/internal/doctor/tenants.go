@@ -17,7 +17,7 @@ var tenantsText string
 
 var tenantsScript = redis.NewScript(tenantsText)
 
-// accounts are the reply of tenants.lua: what is counted of the tenants of a name, and what they have.
+// accounts is the reply of tenants.lua: the stored counts of the tenants of a name, and the differences from their entries.
 type accounts struct {
 	complete, counting bool
 	sum, units         int64 // of all; a sum below 0: there is none
@@ -49,7 +49,7 @@ func decodeAccounts(raw []any) (a accounts, err error) {
 	return a, nil
 }
 
-// judgeTenants checks what is counted of the tenants of a name, if they share it. That cannot be done a part at a time.
+// judgeTenants checks the counts of the tenants of a name, if they share it. That cannot be done a part at a time.
 func (p *target) judgeTenants(ctx context.Context, name string, f facts) ([]Finding, error) {
 	if !f.shared || !f.complete() {
 		return nil, nil
@@ -62,14 +62,14 @@ func (p *target) judgeTenants(ctx context.Context, name string, f facts) ([]Find
 	return a.judge(), err
 }
 
-// What corrects the counts of tenants.
+// Advice that says when the counts of tenants are corrected.
 const (
 	atNextCall    = "nothing, the next call counts again; find what wrote to the keys"
 	atNextRenewal = "nothing, up to 149 permits: scripts count again when they renew the expiry of the keys, or at the next call if the sum is wrong; " +
 		"find what wrote to the key"
 )
 
-// judge compares what is counted with what is there. While the scripts count again they grant nothing, and nothing is compared.
+// judge compares the stored counts with the entries. While the scripts count again they grant nothing, and nothing is compared.
 func (a accounts) judge() (bad []Finding) {
 	if !a.complete || a.counting {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// How fast the server answers, and what time it is there.
+// Checks of the server's latency and of its clock.
 
 const (
 	pings     = 20

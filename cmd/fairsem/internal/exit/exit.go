@@ -97,7 +97,7 @@ func OnSignal() (context.Context, func()) {
 }
 
 // Notify sends signals to c, except SIGHUP and SIGINT if this process was started to ignore them, as with nohup. The Go runtime
-// replaces what was inherited for every other signal that it handles, before the program can see it.
+// replaces the inherited setting of every other signal that it handles, before the program can see it.
 func Notify(c chan<- os.Signal, signals ...os.Signal) {
 	for _, s := range signals { // with an empty list signal.Notify would take all signals
 		if !signal.Ignored(s) {

@@ -44,7 +44,7 @@ func share(r Rated) float64 {
 	return float64(r.Used) / float64(max(0, r.Limit))
 }
 
-// Shows reports whether a name, as it is on the screen, contains what somebody typed, whatever the case. What was typed can begin with a
+// Shows reports whether a name, as it is on the screen, contains the typed text, whatever the case. That text can begin with a
 // mark, which alone would be escaped, but is not within a name.
 func Shows(name, typed string) bool {
 	name = strings.ToLower(text.Clean(name))

@@ -35,7 +35,7 @@ func OtherPrefixes(ctx context.Context, rdb redis.UniversalClient, own string) [
 		defer close(ended)
 		switch rdb := rdb.(type) {
 		case *redis.ClusterClient:
-			_ = rdb.ForEachMaster(ctx, s.scan) // what was found by then is good
+			_ = rdb.ForEachMaster(ctx, s.scan) // the prefixes found by then are good
 		case *redis.Client:
 			_ = s.scan(ctx, rdb) // as above
 		}
@@ -55,7 +55,7 @@ type prefixSearch struct {
 	asked map[string]bool // by prefix, whether there are semaphores; guarded by mu
 }
 
-// errEnough ends a scan that has found what it can.
+// errEnough ends a scan that has found enough.
 var errEnough = errors.New("enough prefixes are known")
 
 // scan scans the keys of one server that look like those of names.

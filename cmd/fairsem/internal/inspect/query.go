@@ -77,7 +77,7 @@ func queryNames(ctx context.Context, client *fairsem.Client, names []string) (Su
 	return surveyOf(all, unreadable), nil
 }
 
-// surveyOf leaves out what is not there: names that are gone or unreadable, and errors of those that are neither. It takes over both
+// surveyOf leaves out the statuses of names that are gone or unreadable, and nil errors. It takes over both
 // slices.
 func surveyOf(all []fairsem.Status, unreadable []error) Survey {
 	return Survey{
@@ -89,8 +89,8 @@ func surveyOf(all []fairsem.Status, unreadable []error) Survey {
 // errLate is why a name is not waited for any more.
 var errLate = errors.New("only other names are answered")
 
-// steady is an error of a poll without the words of its cause, which differ each time in how long there was no answer: what does not change
-// is shown once.
+// steady is an error of a poll without the words of its cause, which differ each time in how long there was no answer: a text that does not
+// change is shown once.
 type steady struct {
 	words string
 	cause error
@@ -102,9 +102,9 @@ func (s *steady) Unwrap() error { return s.cause }
 // isOfTheName reports whether err says something about the keys of one name only: the query of any other may work.
 func isOfTheName(err error) bool { return failure.OfTheName(err) || errors.Is(err, protocol.ErrReply) }
 
-// statuses queries each name, and waits for those that are late for at most lag. An error of one name does not affect the others. If no
-// query got as far as the keys of its name, such as with a wrong password, the first error is that of all: of what is in use nothing is
-// known then.
+// statuses queries each name, and waits for late answers for at most lag. An error of one name does not affect the others. If no
+// query got as far as the keys of its name, such as with a wrong password, the first error is that of all: nothing is known of the
+// units in use then.
 func statuses(ctx context.Context, client *fairsem.Client, names []string, lag time.Duration) (all []fairsem.Status, unreadable []error, err error) {
 	all, unreadable = make([]fairsem.Status, len(names)), make([]error, len(names))
 	within, stop := context.WithCancelCause(ctx)
@@ -137,7 +137,7 @@ func statuses(ctx context.Context, client *fairsem.Client, names []string, lag t
 				answered.Store(true)
 				late.Reset(lag)
 			case !answered.Load():
-				stop(unreadable[i]) // what is down answers nothing else either
+				stop(unreadable[i]) // a server that is down answers nothing else either
 			}
 		})
 	}

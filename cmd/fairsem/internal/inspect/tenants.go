@@ -22,9 +22,9 @@ const (
 	maxTenantsOfEach = 1000
 )
 
-// Tenants are those that hold permits of a name or wait for them. There are none where no call names a tenant.
+// Tenants are the tenants that hold permits of a name or wait for them. There are none where no call names a tenant.
 type Tenants struct {
-	All    []fairsem.Tenant // those that hold the most units first; of several, those that wait the most
+	All    []fairsem.Tenant // by units held, then by waiters, the most first
 	More   int64            // how many more were counted
 	Unread bool             // there are others, which were not read
 	Err    error            // why they are not known, such as a missing right
@@ -50,7 +50,7 @@ func queryTenants(ctx context.Context, client *fairsem.Client, name string, most
 			break
 		}
 		if failure.IsReply(err) && !errors.Is(err, fairsem.ErrUnavailable) {
-			return Tenants{Err: err}, nil // what else is known of the name can be shown
+			return Tenants{Err: err}, nil // the other data of the name can be shown
 		}
 		if err != nil {
 			return Tenants{}, err
@@ -71,7 +71,7 @@ func queryTenants(ctx context.Context, client *fairsem.Client, name string, most
 	return t, nil
 }
 
-// heaviest sorts, and returns so many of those that come first.
+// heaviest sorts the tenants, and returns at most so many of the first.
 func heaviest(all []fairsem.Tenant, most int) []fairsem.Tenant {
 	slices.SortFunc(all, func(a, b fairsem.Tenant) int {
 		return cmp.Or(cmp.Compare(b.Used, a.Used), cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(a.Name, b.Name))

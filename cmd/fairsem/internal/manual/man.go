@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Edition is what stands at the foot of manual pages. A zero date is none.
+// Edition is the text at the foot of manual pages. A zero date is none.
 type Edition struct {
 	Version string
 	Date    time.Time
@@ -82,7 +82,7 @@ func (p page) manOptions(b *strings.Builder) {
 	}
 }
 
-// manTopics has all of them on the page of the command itself, and on the others what concerns them.
+// manTopics writes all topics on the page of the command itself, and only the exit status on the others.
 func (p page) manTopics(b *strings.Builder, cmd *cobra.Command) {
 	if p.exit != "" {
 		b.WriteString("# EXIT STATUS\n" + plain(p.exit) + "\n\n")

@@ -81,5 +81,5 @@ func (f flag) mark(b *strings.Builder) {
 
 func fenced(text string) string { return "```\n" + text + "\n```\n\n" }
 
-// anchor is what GitHub makes of a heading, for a link to it.
+// anchor is the name that GitHub gives a heading, for a link to it.
 func anchor(heading string) string { return strings.ReplaceAll(strings.ToLower(heading), " ", "-") }

@@ -24,8 +24,8 @@ type page struct {
 
 // flag is one option of a command.
 type flag struct {
-	short, name, value string // value is what its argument is called; "": it has none
-	initial            string // the default; "": none, or what goes without saying
+	short, name, value string // value is the name of its argument; "": it has none
+	initial            string // the default; "": none, or an obvious one
 	usage              string
 }
 

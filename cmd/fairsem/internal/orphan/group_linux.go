@@ -2,7 +2,7 @@ package orphan
 
 import "github.com/prometheus/procfs"
 
-// GroupRuns reports whether a process of a group that exists runs: zombies do not. What other users run may be hidden in
+// GroupRuns reports whether a process of a group that exists runs: zombies do not. Processes of other users may be hidden in
 // /proc, so a group of which nothing is seen is taken to run.
 func GroupRuns(group int) bool {
 	all, _ := procfs.AllProcs() // an error: none is seen

@@ -71,7 +71,7 @@ func (s *served) shoot(ctx context.Context, file string) error {
 	if err := chromedp.Do(ctx, chromedp.Navigate(s.url)); err != nil {
 		return err
 	}
-	if err := pause(ctx, 5*time.Second); err != nil { // it draws what comes in
+	if err := pause(ctx, 5*time.Second); err != nil { // it draws the incoming events
 		return err
 	}
 	picture, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))

@@ -23,7 +23,7 @@ const (
 	lastFrame  = 6 * time.Second // how long the end stays
 )
 
-// recordDemo writes what fairsem demo shows, as a recording for asciinema and as a picture that moves.
+// recordDemo writes the output of fairsem demo, as a recording for asciinema and as a picture that moves.
 func recordDemo(ctx context.Context, program, out string) (err error) {
 	t, err := openTerminal(size{80, 24}, program, "")
 	if err != nil {

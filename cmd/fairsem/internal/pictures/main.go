@@ -1,4 +1,4 @@
-// Command pictures makes what the docs show: the screen of fairsem top, the page of fairsem serve, and a recording of
+// Command pictures makes the pictures of the docs: the screen of fairsem top, the page of fairsem serve, and a recording of
 // fairsem demo. All of it is real: a Redis, processes that share limits, a terminal and a browser. make pictures runs it.
 package main
 

@@ -13,7 +13,7 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// part is what each process of the scene does with one name.
+// part describes the calls of each process of the scene for one name.
 type part struct {
 	name    string
 	limit   int64
@@ -82,7 +82,7 @@ func (s *scene) play(ctx context.Context, client *fairsem.Client) error {
 func work(ctx context.Context, sem *fairsem.Semaphore, p part) {
 	for ctx.Err() == nil {
 		sleep(ctx, tide(p.rests))
-		_ = sem.Do(ctx, p.weight, func(ctx context.Context) error { // what goes wrong is in the picture
+		_ = sem.Do(ctx, p.weight, func(ctx context.Context) error { // errors show in the picture
 			sleep(ctx, p.works)
 			return nil
 		})

@@ -106,7 +106,7 @@ func drawRun(out *strings.Builder, column int, text, colour string, s uv.Style) 
 	out.WriteString(">" + html.EscapeString(text) + "</text>")
 }
 
-// frameOf writes the window, with what is in it.
+// frameOf writes the window and its contents.
 func frameOf(title string, of size, inside string) []byte {
 	inner := float64(of.width) * cellWidth
 	w, h := inner+2*margin, of.height*cellHeight+bar+margin
@@ -133,8 +133,8 @@ func still(title string, of size, screen string) []byte {
 	return frameOf(title, of, out.String())
 }
 
-// film is a picture that moves: all frames stand below each other, and the window shows one after the other. What frames have in
-// common is there once.
+// film is a picture that moves: all frames stand below each other, and the window shows one after the other. Lines that frames
+// share are there once.
 func film(title string, of size, frames []frame) []byte {
 	var known, rolls, steps strings.Builder
 	ids := make(map[string]int)

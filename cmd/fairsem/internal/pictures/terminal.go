@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// patience is for a screen to show what it should; only a hang takes longer.
+// patience is how long to wait for a screen to show an expected text; only a hang takes longer.
 const patience = time.Minute
 
 // size is that of a screen, in cells.
@@ -61,7 +61,7 @@ func (t *terminal) enter(line string) error {
 	return errors.Join(t.command("send-keys", "-l", "--", "clear; "+line).Run(), t.command("send-keys", "Enter").Run())
 }
 
-// screen is what is on it, with colours.
+// screen returns the contents of the terminal, with colours.
 func (t *terminal) screen() (string, error) {
 	out, err := t.command("capture-pane", "-e", "-p").Output()
 	return string(out), err

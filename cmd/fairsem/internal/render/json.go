@@ -29,7 +29,7 @@ type Semaphore struct {
 	Expired      int64     `json:"expired"`          // permits since then whose lease ended before their release
 }
 
-// Ticket is what holders and waiters have in common.
+// Ticket is the common part of holders and waiters.
 type Ticket struct {
 	ID          string `json:"id"`
 	IDBase64    []byte `json:"id_base64,omitempty"` // like that of a name

@@ -9,7 +9,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// Notes returns what is special about a name: paused, pinned, and the rate, which in a pause is the declared one.
+// Notes returns remarks about a name in a special state: paused, pinned, and the rate, which in a pause is the declared one.
 func Notes(s fairsem.Status) (notes []string) {
 	limit := s.Limit
 	if inspect.Paused(s) {

@@ -48,7 +48,7 @@ func startChild(g *guard, path string, args, env []string) (*child, error) {
 		return nil, err
 	}
 	c := &child{pid: pid, states: make(chan syscall.WaitStatus, 1), usesTerminal: interactive()}
-	// The child cannot do this itself without ignoring SIGTTOU, and what is ignored stays so in the
+	// The child cannot do this itself without ignoring SIGTTOU, and an ignored signal stays so in the
 	// command. One that asked for the terminal too early is stopped, and the supervisor has it go on: only
 	// then, because a SIGCONT undoes a Ctrl-Z that was faster.
 	if c.usesTerminal {

@@ -26,7 +26,7 @@ type guard struct {
 const shell = "/bin/sh"
 
 // startGuard returns nil where there is no shell, and an error if there is one that cannot be started. Without a guard the kernel ends the
-// command, on Linux, and nothing ends what that has started.
+// command, on Linux, and nothing ends the processes that the command has started.
 func startGuard() (*guard, error) {
 	if _, err := os.Stat(shell); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -38,7 +38,7 @@ func startGuard() (*guard, error) {
 	defer func() { _ = stdin.Close() }() // the guard has its own
 	cmd := exec.Command(shell, "-c", guardScript, "fairsem-guard")
 	cmd.Stdin, cmd.Env, cmd.Dir = stdin, []string{}, "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // what the terminal sends is for the command
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // signals of the terminal are for the command
 	if err := cmd.Start(); err != nil {
 		_ = writer.Close() // nothing was written
 		return nil, err

@@ -60,7 +60,7 @@ func (j *journal) close() {
 	}
 }
 
-// note is what happened, for programs to read.
+// note is the record of an event, for programs to read.
 type note struct {
 	Time         time.Time `json:"time"`
 	Event        string    `json:"event"` // granted, started, lost, ended, released, warning, stopped or failed

@@ -24,7 +24,7 @@ type PermitJob struct {
 	Numbered  bool // the units have numbers
 }
 
-// What happens to the command when its permit is lost.
+// Values of --on-lost: the fate of the command when its permit is lost.
 const (
 	OnLostTerm   = "term"
 	OnLostKill   = "kill"
@@ -140,7 +140,7 @@ func (h *holder) release(ctx context.Context) {
 	}
 }
 
-// lostError reports the loss of the permit, and what it meant for the command.
+// lostError reports the loss of the permit, and its outcome for the command.
 func (h *holder) lostError(outcome string) error {
 	reason := lossReason(h.permit)
 	if reason == reasonEvicted {

@@ -12,7 +12,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
 )
 
-// Request is what both jobs ask for, and the command to run after that.
+// Request is the request of both jobs, and the command to run after that.
 type Request struct {
 	Server    *dial.Server
 	Prefix    string

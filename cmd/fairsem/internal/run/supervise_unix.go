@@ -194,13 +194,13 @@ func (s *supervisor) lose() {
 	}
 }
 
-// What it means for the permit that a group cannot be ended.
+// The consequences for the permit if a group cannot be ended.
 const (
 	stillHeld   = "the permit is held until it has ended"
 	alreadyLost = "the units can be granted to others while it runs"
 )
 
-// send sends a signal to the group, and warns if no process there can be reached: what sudo starts is another user's.
+// send sends a signal to the group, and warns if no process there can be reached: a process that sudo starts is another user's.
 func (s *supervisor) send(sig os.Signal) {
 	if !s.child.signal(sig) {
 		s.warnUnended()
@@ -221,10 +221,10 @@ func (s *supervisor) warnUnended() {
 
 const (
 	groupPoll  = 5 * time.Millisecond
-	groupLimit = 2 * time.Second // for the kernel to end what was killed
+	groupLimit = 2 * time.Second // for the kernel to end killed processes
 )
 
-// endGroup ends what the command has left in its group. It waits for processes that it cannot end, for as long as the
+// endGroup ends the processes that the command has left in its group. It waits for processes that it cannot end, for as long as the
 // permit lives.
 func (s *supervisor) endGroup() {
 	s.check()

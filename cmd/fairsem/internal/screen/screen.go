@@ -13,8 +13,8 @@ import (
 	"golang.org/x/term"
 )
 
-// Profile is what out can show. NO_COLOR counts whatever its value, see no-color.org. The variables that would have a pipe count as a
-// terminal are ignored: what programs read is the same everywhere.
+// Profile is the colours of out. NO_COLOR counts whatever its value, see no-color.org. The variables that would have a pipe count as a
+// terminal are ignored: output for programs is the same everywhere.
 func Profile(out io.Writer) colorprofile.Profile {
 	p := colorprofile.Detect(out, slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		return strings.HasPrefix(variable, "CLICOLOR_FORCE=") || strings.HasPrefix(variable, "TTY_FORCE=")
@@ -55,7 +55,7 @@ func Width(out io.Writer) (width int, terminal bool) {
 const redrawAfter = 250 * time.Millisecond
 
 // Redraw is for programs whose terminal has just got another size. They draw everything then, and once more a moment later: in tmux a
-// picture stayed garbled, for bubbletea writes what differs from what it believes to be on the screen.
+// picture stayed garbled, for bubbletea writes only the differences from the screen that it assumes.
 func Redraw() tea.Cmd {
 	return tea.Tick(redrawAfter, func(time.Time) tea.Msg { return tea.ClearScreen() })
 }

@@ -2,7 +2,7 @@ package screen
 
 import "charm.land/lipgloss/v2"
 
-// Styles of the sixteen colours that every terminal has, in the shades that its user likes. What has a colour has a sign or a word for it,
+// Styles of the sixteen colours that every terminal has, in the shades that its user likes. Each text with a colour has a sign or a word,
 // too.
 var (
 	Plain = lipgloss.NewStyle()

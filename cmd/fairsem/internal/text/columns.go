@@ -41,7 +41,7 @@ func Cut(s string, columns int, end string) string {
 	return b.String()
 }
 
-// fitting returns as much of what is drawn as one as fits so many columns: it can be a whole name.
+// fitting returns the longest part of a cluster that fits so many columns: a cluster can be a whole name.
 func fitting(cluster string, columns int) string {
 	for Columns(cluster) > columns {
 		_, size := utf8.DecodeLastRuneInString(cluster)

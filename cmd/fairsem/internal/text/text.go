@@ -1,5 +1,5 @@
-// Package text makes text for terminals. Any client of the server can choose names, labels and ids, so what a terminal
-// would take as an order, or what would reorder a line, is shown as an escape.
+// Package text makes text for terminals. Any client of the server can choose names, labels and ids, so text that a terminal
+// would take as an order, or that would reorder a line, is shown as an escape.
 package text
 
 import (
@@ -11,8 +11,8 @@ import (
 )
 
 // Clean returns s with everything escaped that is not plainly a visible character or a space: control
-// characters, bytes that are no UTF-8, what changes the direction of text, shows as nothing or has no width, piles of
-// marks on one character, and what changes the width of the emoji before it: terminals do not agree by how much.
+// characters, bytes that are no UTF-8, characters that change the direction of text, show as nothing or have no width, piles of
+// marks on one character, and characters that change the width of the emoji before them: terminals do not agree by how much.
 func Clean(s string) string {
 	e := bare
 	if strings.IndexFunc(s, e.hides) < 0 && utf8.ValidString(s) {

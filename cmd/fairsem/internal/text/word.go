@@ -5,7 +5,7 @@ import (
 	"unicode"
 )
 
-// Distinct is Clean for what is distinguished by how it reads: with a backslash before each backslash, no other text is written like s.
+// Distinct is Clean for texts that only their looks distinguish: with a backslash before each backslash, no other text is written like s.
 func Distinct(s string) string { return Clean(strings.ReplaceAll(s, `\`, `\\`)) }
 
 // Word returns s, as Distinct writes it, as one word that every shell takes literally: in single quotes if it needs them. Means

@@ -55,7 +55,7 @@ func (a action) run(ctx context.Context, s source) tea.Cmd {
 	}
 }
 
-// evict evicts no waiter that was granted its permit before the yes: what is on the screen is as old as the last answer.
+// evict evicts no waiter that was granted its permit before the yes: the screen is as old as the last answer.
 func (a action) evict(ctx context.Context, s source) error {
 	if a.ticket.position > 0 {
 		if err := s.StillWaits(ctx, a.name, a.ticket.Ticket); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// column is a column of a table of T, whose cells are text, or what cell draws. Both are clean; what cell draws may have colours.
+// column is a column of a table of T, whose cells are the results of text or of cell. Both are clean; those of cell may have colours.
 type column[T any] struct {
 	title    string
 	right    bool // aligned
@@ -25,8 +25,8 @@ func (c column[T]) draw(v T, width int, p paint) string {
 	return c.cell(v, width, p)
 }
 
-// fit drops the columns that there is no room for, and has the others share what there is, the first ones first.
-// What is still too wide is taken from the first.
+// fit drops the columns that there is no room for, and has the others share the width, the first ones first.
+// Any excess is taken from the first.
 func fit[T any](columns []column[T], width int) (fitted []column[T], widths []int) {
 	fitted = slices.Clone(columns)
 	for need(fitted) > width {

@@ -10,7 +10,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// keys are all bindings. Those that mean nothing where one is are disabled, and so are not in the help.
+// keys are all bindings. Bindings without a meaning in the current view are disabled, and so are not in the help.
 type keys struct {
 	up, down, pageUp, pageDown, home, end    key.Binding
 	open, back, filter, clear, tenants       key.Binding
@@ -76,7 +76,7 @@ func (k keys) at(inside, shared, byTenant, filtered, readOnly bool) keys {
 	return k
 }
 
-// ShortHelp is what is always on the screen. What comes last is cut off first.
+// ShortHelp is the help that is always on the screen. The last bindings are cut off first.
 func (k keys) ShortHelp() []key.Binding {
 	return []key.Binding{k.back, k.open, k.clear, k.filter, k.sort, k.tenants, k.evict, k.help, k.quit, k.resize, k.pause, k.resume}
 }
@@ -90,7 +90,7 @@ func (k keys) FullHelp() [][]key.Binding {
 	}
 }
 
-// legend is what the columns mean.
+// legend explains the columns.
 var legend = []string{
 	"IN USE    units held, and the limit in force; the bar is yellow where nothing can be granted",
 	"WAITING   calls in the queue; OLDEST is how long the first of them has waited",

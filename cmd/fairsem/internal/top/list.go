@@ -7,7 +7,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// keyed is what has a key that stays while the rest of it changes.
+// keyed is an item with a key that stays while the rest of it changes.
 type keyed interface{ key() string }
 
 // find returns the item that has a key, if there is one.

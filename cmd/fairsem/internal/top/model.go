@@ -115,7 +115,7 @@ func (m model) handle(msg tea.Msg) (model, tea.Cmd) {
 	return m, nil
 }
 
-// query begins a query of what is on the screen.
+// query begins a query for the current screen.
 func (m model) query() (model, tea.Cmd) {
 	name := ""
 	if m.inside {

@@ -6,7 +6,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/screen"
 )
 
-// paint is what text is drawn with. The zero value changes nothing.
+// paint is the set of styles for text. The zero value changes nothing.
 type paint struct {
 	text   lipgloss.Style
 	strong lipgloss.Style

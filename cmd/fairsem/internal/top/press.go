@@ -156,7 +156,7 @@ func (m model) answer(msg tea.KeyPressMsg) (model, tea.Cmd) {
 	return m, a.run(m.ctx, m.source)
 }
 
-// typeIn takes what is typed into a prompt.
+// typeIn handles input to a prompt.
 func (m model) typeIn(msg tea.Msg) (model, tea.Cmd) {
 	pressed, _ := msg.(tea.KeyPressMsg)
 	switch {
@@ -183,7 +183,7 @@ func (m model) typeIn(msg tea.Msg) (model, tea.Cmd) {
 	return m, nil
 }
 
-// accept takes what was typed.
+// accept applies the typed text.
 func (m model) accept() model {
 	if m.prompt.kind == filtering {
 		m.prompt = prompt{}

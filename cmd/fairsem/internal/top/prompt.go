@@ -11,11 +11,11 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// prompt is what keys go to while there is a question.
+// prompt receives the keys while there is a question.
 type prompt struct {
 	kind   kind
-	input  textinput.Model // what is typed, while filtering and asked for a limit
-	wrong  string          // with what was typed
+	input  textinput.Model // the typed text, while filtering and asked for a limit
+	wrong  string          // with the typed text
 	action action          // that the question is about
 }
 
@@ -38,7 +38,7 @@ func typing(value, prompt string, most int) textinput.Model {
 	in.Prompt = prompt
 	in.CharLimit = most
 	in.SetValue(value)
-	in.KeyMap.Paste.SetEnabled(false) // it runs programs; what a terminal pastes comes as a message
+	in.KeyMap.Paste.SetEnabled(false) // it runs programs; text that a terminal pastes comes as a message
 	in.Focus()
 	return in
 }

@@ -21,7 +21,7 @@ type schedule struct {
 	number   int // of the latest query
 	inFlight bool
 	again    bool               // the query in flight is outdated: query again when it returns
-	cancel   context.CancelFunc // of what is on its way
+	cancel   context.CancelFunc // of the query in flight
 	begun    time.Time          // the latest query
 	took     time.Duration      // the latest answer
 	err      error              // of the latest query

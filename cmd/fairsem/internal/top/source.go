@@ -8,7 +8,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
-// source is what is queried and changed. Each call returns when its ctx is done.
+// source is the server that is queried and changed. Each call returns when its ctx is done.
 type source interface {
 	Survey(ctx context.Context) (inspect.Survey, error)
 	Detail(ctx context.Context, name string) (inspect.Detail, error)

@@ -57,7 +57,7 @@ func (n *names) arrange() {
 	order := inspect.Orders[n.order]
 	slices.SortFunc(shown, func(a, b row) int {
 		c := order.Compare(a.Rated, b.Rated)
-		if order.Key == "expired" { // what expires now comes first
+		if order.Key == "expired" { // names with permits that expire now come first
 			c = cmp.Or(cmp.Compare(b.gain, a.gain), c)
 		}
 		if n.reverse {
@@ -176,7 +176,7 @@ func expiredCell(r row, _ int, p paint) string {
 	return p.text.Render(brief(r.Expired))
 }
 
-// notes is what is special about a name.
+// notes joins the remarks about a name.
 func notes(s fairsem.Status) string { return strings.Join(render.Notes(s), ", ") }
 
 // summary is about all names, those that the filter hides, too.

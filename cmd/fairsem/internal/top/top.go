@@ -40,7 +40,7 @@ func Run(ctx context.Context, o Options) error {
 
 func run(ctx context.Context, from source, o Options) error {
 	asking, cancel := context.WithCancel(ctx)
-	defer cancel() // ends what is in flight when the user quits
+	defer cancel() // ends queries in flight when the user quits
 	_, err := program(ctx, newModel(asking, from, o), o).Run()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -21,14 +21,14 @@ type row struct {
 
 func (r row) key() string { return r.Name }
 
-// trend compares answers. It is a value: what was copied does not change with the copy.
+// trend compares answers. It is a value: the original does not change with the copy.
 type trend struct {
 	rates inspect.Rates
 	at    time.Time
 	names map[string]movement
 }
 
-// movement is what trend remembers of a name.
+// movement is trend's memory of a name.
 type movement struct {
 	samples []sample // the latest last
 	expired int64

@@ -1,4 +1,4 @@
-// Package transcript keeps what programs write while a test reads along.
+// Package transcript keeps the output of programs while a test reads along.
 package transcript
 
 import (

@@ -161,7 +161,7 @@ func (m model) rows(room int) []string {
 	return append(lines[:room-1], screen.Faint.Render("…"))
 }
 
-// note is what people should know, the error of the last query first; "": nothing.
+// note is the note for people, the error of the last query first; "": none.
 func (m model) note() string {
 	age := m.now.Sub(m.answered)
 	stale := !m.answered.IsZero() && age > max(overdue, 3*m.every)

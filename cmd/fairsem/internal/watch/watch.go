@@ -15,7 +15,7 @@ type Frame struct {
 	// Text returns lines, each with its end, for so many columns and lines; 0 is any number. Lines that are
 	// too many it may leave to the screen to cut.
 	Text func(width, height int) string
-	Note string // what else people should know; "": nothing
+	Note string // another note for people; "": none
 	Err  error  // why the result is incomplete
 }
 
@@ -38,7 +38,7 @@ type Options struct {
 	Title      string        // of results that replace each other
 }
 
-// Show shows what query returns, as often as o says. It returns the error of the query, or of the output, or the cause of
+// Show shows the results of query, as often as o says. It returns the error of the query, or of the output, or the cause of
 // ctx; nil if the user quits.
 func Show(ctx context.Context, o Options, query Query) error {
 	width, _ := screen.Width(o.Out)

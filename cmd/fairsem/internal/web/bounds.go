@@ -35,7 +35,7 @@ func (p *Page) checkName(name string) error {
 	return nil
 }
 
-// badStatus is what HTTP calls an error of a request that can never work.
+// badStatus is the HTTP status for an error of a request that can never work.
 func badStatus(err error) int {
 	if errors.Is(err, errNotShown) {
 		return http.StatusNotFound

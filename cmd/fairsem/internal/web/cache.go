@@ -12,7 +12,7 @@ type cache struct {
 	made  map[string]func() []byte // guarded by mu
 }
 
-// get returns what make makes, once for each key and poll.
+// get returns the result of make, which is called once for each key and poll.
 func (m *cache) get(polls int64, key string, make func() []byte) []byte {
 	return m.entry(polls, key, sync.OnceValue(make))()
 }

@@ -41,7 +41,7 @@ type closeUp struct {
 	Title, Trouble           string
 	Known, Seen              bool   // by Redis; and whether the holders and waiters are known
 	Polled                   bool   // with all names; else its rate and past are not known
-	Old, Age                 string // what on the page is older than the polls, and how old; Age "": nothing is
+	Old, Age                 string // the part of the page that is older than the polls, and its age; Age "": none is
 	Why                      string // there is no present answer; "": there is, or Trouble says why
 	More                     bool   // there are more names than are polled
 	Names                    int    // that are polled, at most
@@ -56,7 +56,7 @@ type closeUp struct {
 	Controls                 []control
 }
 
-// control is a link to what may be done.
+// control is a link to a permitted change.
 type control struct{ Link, Text string }
 
 // detail is the holders and waiters of a name.
@@ -122,7 +122,7 @@ func (p *Page) detail(ctx context.Context, now *snapshot, from, name string) det
 	switch {
 	case errors.Is(err, errBusy):
 		d.why = "too many other names are being queried"
-	case err != nil: // the next poll reports what is not about this name alone
+	case err != nil: // the next poll reports errors that are not about this name alone
 		d.why = "the last query of this name failed"
 	}
 	return d

@@ -28,7 +28,7 @@ type connectionLimit struct {
 type connection struct {
 	from netip.Prefix
 	idle bool  // no request of it is being answered
-	turn int64 // when it became what it is
+	turn int64 // when it became idle or busy
 }
 
 func newConnectionLimit(most int) *connectionLimit {

@@ -19,7 +19,7 @@ const (
 	detailWait  = 2 * time.Second // for a turn
 )
 
-// mostDetails bounds what is kept.
+// mostDetails bounds the number of names in the cache.
 const mostDetails = 64
 
 // errBusy is for a name that was not queried, because others are.
@@ -29,7 +29,7 @@ var errBusy = errors.New("too many names are being queried")
 // viewers and names.
 type details struct {
 	timeout  time.Duration
-	fresh    time.Duration // for so long what was seen is as good as new
+	fresh    time.Duration // for so long an answer is as good as new
 	query    func(context.Context, string) (inspect.Detail, error)
 	each     *rates
 	all      *rate.Limiter
@@ -37,7 +37,7 @@ type details struct {
 
 	mu      sync.Mutex
 	last    map[string]seen // good ones; guarded by mu
-	changed time.Time       // what was asked before is not as good as new; guarded by mu
+	changed time.Time       // answers to earlier queries are not as good as new; guarded by mu
 }
 
 type seen struct {

@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// policy lets the page use what it brings and nothing else: even a name that became markup could run no script,
+// policy lets the page use its own files and nothing else: even a name that became markup could run no script,
 // load nothing and send nothing anywhere.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
-// guard is what every request has to pass.
+// guard wraps next in the checks that every request has to pass.
 func (p *Page) guard(next http.Handler) http.Handler {
-	// Of what other pages have a browser send, only reading comes through.
+	// Of the requests that other pages have a browser send, only reads pass.
 	next = http.NewCrossOriginProtection().Handler(next)
 	next = http.MaxBytesHandler(next, maxRequest)
 	next = p.admit(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		if r.ContentLength != 0 { // for what no handler reads of a body the server would wait, beyond all quotas
+		if r.ContentLength != 0 { // for the unread rest of a body the server would wait, beyond all quotas
 			h.Set("Connection", "close")
 			defer func() { _ = http.NewResponseController(w).SetReadDeadline(time.Now()) }() // a writer without deadlines waits
 		}

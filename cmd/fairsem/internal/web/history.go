@@ -25,8 +25,8 @@ type history struct {
 	series map[string][]point
 }
 
-// add adds a poll, and returns everything in a map of its own. The slices only grow at their end, beyond what readers
-// have, so they can be read meanwhile.
+// add adds a poll, and returns everything in a map of its own. The slices only grow at their end, beyond the part that
+// readers have, so they can be read meanwhile.
 func (h *history) add(at time.Time, all []fairsem.Status) map[string][]point {
 	next := make(map[string][]point, len(all))
 	for _, s := range all {
@@ -45,7 +45,7 @@ func (h *history) add(at time.Time, all []fairsem.Status) map[string][]point {
 	return next
 }
 
-// recent leaves out what is too old, or too much.
+// recent leaves out the points that are too old or too many.
 func recent(points []point, now time.Time, most int) []point {
 	points = points[max(0, len(points)-most):]
 	for len(points) > 0 && now.Sub(points[0].at) >= window {

@@ -44,7 +44,7 @@ func (p *Page) reportUnread(of map[string]inspect.Tenants) {
 	}
 }
 
-// origin is where a request comes from: the other end of the connection, and what X-Forwarded-For claims.
+// origin is where a request comes from: the other end of the connection, and the claim of X-Forwarded-For.
 func origin(r *http.Request) string {
 	if claim := r.Header.Get("X-Forwarded-For"); claim != "" {
 		return fmt.Sprintf("%s (X-Forwarded-For: %s)", r.RemoteAddr, quoted(claim))
@@ -69,7 +69,7 @@ func (d action) String() string {
 	return fmt.Sprintf("%s %s", d.verb, quoted(d.name))
 }
 
-// quoted is a text from an untrusted source in the journal. Names and ids are shorter than what is cut, so no two of them are the same.
+// quoted is a text from an untrusted source in the journal. Names and ids are too short to be cut, so no two of them are the same.
 func quoted(s string) string { return text.Quote(s[:min(len(s), longText*4)]) }
 
 // rateLimited writes only so much, and drops the rest: clients can repeat their errors without limit.

@@ -11,8 +11,8 @@ import (
 
 // Clients are limited by the address of the connection: any client can forge a header.
 
-// network is what one machine can have all addresses of: one with IPv4, a /64 with IPv6. The zero value is any that is
-// no address.
+// network returns the addresses that one machine can have: one with IPv4, a /64 with IPv6. It returns the zero value for a
+// text that is no address.
 func network(from string) netip.Prefix {
 	remote, _ := netip.ParseAddrPort(from) // the zero value has no prefix
 	addr, bits := remote.Addr().Unmap().WithZone(""), 32
@@ -46,14 +46,14 @@ func (r *rates) of(from string) *rate.Limiter {
 	return r.limits[maphash.Comparable(r.seed, network(from))%networks]
 }
 
-// quota bounds what is in use at a time, of which one network gets half at most. So a network can exhaust only its own
+// quota bounds the number in use at a time, of which one network gets half at most. So a network can exhaust only its own
 // part.
 type quota struct {
 	most int
 
 	mu    sync.Mutex
 	taken int                  // guarded by mu
-	by    map[netip.Prefix]int // what is taken by each; guarded by mu
+	by    map[netip.Prefix]int // the number taken by each; guarded by mu
 }
 
 func newQuota(most int) *quota { return &quota{most: most, by: make(map[netip.Prefix]int)} }

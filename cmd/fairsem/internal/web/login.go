@@ -119,7 +119,7 @@ func (l *login) setNotice(s *session, notice string) {
 	s.notice = notice
 }
 
-// notice takes what was left. A nil session has none.
+// notice takes the notice of a session. A nil session has none.
 func (l *login) notice(s *session) (notice string) {
 	if s == nil {
 		return ""

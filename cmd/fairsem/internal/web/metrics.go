@@ -91,7 +91,7 @@ func (p *Page) metrics(w http.ResponseWriter, _ *http.Request) {
 // server makes metrics of Redis as a whole.
 type server struct{ page *Page }
 
-// Describe is what a prometheus.Collector needs.
+// Describe implements prometheus.Collector.
 func (server) Describe(ch chan<- *prometheus.Desc) {
 	ch <- upDesc
 	ch <- ageDesc
@@ -99,7 +99,7 @@ func (server) Describe(ch chan<- *prometheus.Desc) {
 	ch <- badDesc
 }
 
-// Collect leaves out what is too old to be true.
+// Collect leaves out figures that are too old to be true.
 func (c server) Collect(ch chan<- prometheus.Metric) {
 	now := c.page.sampler.latest()
 	if !now.at.IsZero() {
@@ -115,7 +115,7 @@ func (c server) Collect(ch chan<- prometheus.Metric) {
 // names makes metrics of each name of the latest poll.
 type names struct{ page *Page }
 
-// Describe is what a prometheus.Collector needs.
+// Describe implements prometheus.Collector.
 func (names) Describe(ch chan<- *prometheus.Desc) {
 	for _, f := range families {
 		ch <- f.desc

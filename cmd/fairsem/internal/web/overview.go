@@ -196,10 +196,10 @@ func key(kind, name string) string {
 
 func link(name string) string { return "/semaphore?" + url.Values{"name": {name}}.Encode() }
 
-// longText is what fits into no cell anyway. A name has at most 512 bytes, but a label may have any number.
+// longText is a length that fits into no cell anyway. A name has at most 512 bytes, but a label may have any number.
 const longText = 256
 
-// shown is a text from an untrusted source. It cannot reorder or break what is beside it; the templates escape it for
+// shown is a text from an untrusted source. It cannot reorder or break the text beside it; the templates escape it for
 // HTML.
 func shown(s string) string {
 	if len(s) > longText*4 {

@@ -8,13 +8,13 @@ import (
 	"net/url"
 )
 
-// frame is what a page has around its own content.
+// frame is the part of a page around its own content.
 type frame struct {
 	Title   string
 	Redis   string
 	Stream  string        // where pictures come from; "": nothing on the page moves
 	Live    template.HTML // the first of them
-	Notice  string        // of what was just done
+	Notice  string        // of the change that was just made
 	Writes  bool          // changes are possible
 	In      bool          // it is this browser
 	Again   string        // where to come back after a login
@@ -47,7 +47,7 @@ func (p *Page) show(w http.ResponseWriter, r *http.Request, status int, name str
 	p.showLive(w, r, status, name, f, nil)
 }
 
-// showLive writes a page with a picture. Those that are being sent take no more memory than there is room for.
+// showLive writes a page with a picture. Pages that are being sent take no more memory than there is room for.
 func (p *Page) showLive(w http.ResponseWriter, r *http.Request, status int, name string, f frame, live picture) {
 	paint := func() []byte { return nil }
 	if live != nil {
@@ -67,7 +67,7 @@ func (p *Page) showLive(w http.ResponseWriter, r *http.Request, status int, name
 	_, _ = w.Write(text) // the client is gone
 }
 
-// render fills in a template. What goes into one is made here, so that it cannot fail.
+// render fills in a template. The data is made in this package, so that it cannot fail.
 func (p *Page) render(name string, data any) []byte {
 	var b bytes.Buffer
 	if err := p.templates.ExecuteTemplate(&b, name, data); err != nil {
@@ -126,7 +126,7 @@ func (p *Page) semaphoreStream(w http.ResponseWriter, r *http.Request) {
 	p.stream(w, r, p.semaphorePicture(r, name, in))
 }
 
-// semaphorePicture has links to changes only for sessions that have logged in. It is shared by those who see the same: not where the
+// semaphorePicture has links to changes only for sessions that have logged in. It is shared by clients that see the same: not where the
 // holders and waiters are not known, which may be so for one address alone, as is why they are old.
 func (p *Page) semaphorePicture(r *http.Request, name string, in bool) picture {
 	return func(now *snapshot) func() []byte {

@@ -21,7 +21,7 @@ const (
 	plotHeight = 100
 )
 
-// column is what stands for all points of a short time.
+// column represents all points of a short time.
 type column struct {
 	at           time.Time
 	value, limit int64 // the largest value and the last limit

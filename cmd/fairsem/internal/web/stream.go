@@ -48,7 +48,7 @@ func (p *Page) send(w http.ResponseWriter, r *http.Request, event []byte) error 
 	return err
 }
 
-// lineEnds are what ends a line of a stream, a carriage return too: text in a picture must not.
+// lineEnds replaces carriage returns, which end a line of a stream, too: text in a picture must not.
 var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
 // event is a picture as one server-sent event. HTML knows no difference between the ends of lines either.

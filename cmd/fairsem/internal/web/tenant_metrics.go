@@ -29,7 +29,7 @@ var (
 	tenantLimitDesc   = about("fairsem_tenant_permits_limit", "Units that the tenant may hold at once; 0: as many as the limit of the name.", "name", "tenant")
 )
 
-// tenantFigures makes metrics of the tenants of the latest poll. Those that have figures keep them while they hold or wait, so that
+// tenantFigures makes metrics of the tenants of the latest poll. Tenants with figures keep them while they hold or wait, so that
 // the series do not change with every poll.
 type tenantFigures struct {
 	page *Page
@@ -41,7 +41,7 @@ type tenantFigures struct {
 // seriesKey is a tenant of a name, as labels.
 type seriesKey struct{ name, tenant string }
 
-// Describe is what a prometheus.Collector needs.
+// Describe implements prometheus.Collector.
 func (*tenantFigures) Describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{tenantUsedDesc, tenantWaitersDesc, tenantOldestDesc, tenantShareDesc, tenantLimitDesc} {
 		ch <- desc

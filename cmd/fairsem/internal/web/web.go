@@ -23,7 +23,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// Options are what a page needs. All but Pattern, Busy, TenantMetrics, Hosts and Token are required.
+// Options configure a page. All but Pattern, Busy, TenantMetrics, Hosts and Token are required.
 type Options struct {
 	Client        *fairsem.Client
 	Redis         string        // its address for people; without a password
@@ -47,13 +47,13 @@ const (
 	maxDrawing = 2        // pages and pictures at a time
 )
 
-// Time limits on what one client can take. A stream has its own.
+// Time limits for one client. A stream has its own.
 const (
 	headerLimit = 5 * time.Second
 	readLimit   = 10 * time.Second
 	writeLimit  = 30 * time.Second
 	idleLimit   = time.Minute
-	endLimit    = time.Second // for what is under way at the end
+	endLimit    = time.Second // for requests in flight at the end
 )
 
 //go:embed templates static
@@ -171,7 +171,7 @@ func (p *Page) Serve(ctx context.Context, listener net.Listener) error {
 	return context.Cause(ctx)
 }
 
-// end lets what is under way finish, for as long as that is worth waiting for.
+// end lets requests in flight finish, for as long as that is worth waiting for.
 func end(server *http.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
 	defer cancel()

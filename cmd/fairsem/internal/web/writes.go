@@ -140,7 +140,7 @@ func (d action) path() string {
 	return "/act/" + d.verb + "?" + q.Encode()
 }
 
-// read reads an action from a request, and refuses what can never work.
+// read reads an action from a request, and refuses one that can never work.
 func (p *Page) read(r *http.Request, v verb) (action, error) {
 	d := action{verb: v.name, name: r.FormValue("name")}
 	if err := p.checkName(d.name); err != nil {
@@ -268,7 +268,7 @@ func shownID(id string) string {
 	return shown(text.Word(inspect.PlainID(id)))
 }
 
-// statusOf is what HTTP calls it.
+// statusOf is the HTTP status for an error of a change.
 func statusOf(err error) int {
 	switch {
 	case errors.Is(err, errTooOften):
