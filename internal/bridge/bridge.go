@@ -1,4 +1,4 @@
-// Package bridge is what the packages of this module may do with the handles of package fairsem beside its API. They cannot be methods,
+// Package bridge has the functions on handles of package fairsem that only packages of this module may call. They cannot be methods,
 // and fairsem, which imports this package, sets them; so their types say less than they could.
 package bridge
 

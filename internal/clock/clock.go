@@ -26,7 +26,7 @@ func (i Instant) SinceStart() time.Duration { return i.Sub(Start) + i.Asleep }
 type Clock struct {
 	wall      func(now time.Time) time.Duration // the wall clock at now, as time since start
 	suspended func() (time.Duration, bool)      // since the machine started; false: unknown
-	before    time.Duration                     // what suspended returned when the clock was made
+	before    time.Duration                     // the result of suspended when the clock was made
 
 	mu      sync.Mutex   // held while the system is asked
 	checked atomic.Int64 // when the system was asked last, as time since start

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Wait is a wait of one length, for many callers. Those that begin within a tenth of it share a timer, because one for each takes a
-// busy process more time than much of what they wait for.
+// Wait is a wait of one length, for many callers. Callers that begin within a tenth of it share a timer, because one for each takes a
+// busy process more time than many of the awaited events.
 type Wait struct {
 	length time.Duration
 	latest atomic.Pointer[sharedEnd]

@@ -9,7 +9,7 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// Census is who holds units of a name, and who waits for some, by the id of the Client: see [protocol.ClientOf].
+// Census is the holders and the waiters of a name, by the id of the Client: see [protocol.ClientOf].
 type Census struct {
 	Name        string
 	Client      string    // of the pool
@@ -24,9 +24,9 @@ type Census struct {
 const maxListed = 5000 // more holders, waiters or tenants are not counted
 
 // Take asks Redis, for a pool that has the permit with that id. If no call waits, it lists nobody, and where the name is
-// paused: no call gets what is released then.
+// paused: no call gets released units then.
 //
-// What is released helps no waiter whose tenant is at its own limit, except if it is of that tenant. So where that of the pool is at its
+// A released unit helps no waiter whose tenant is at its own limit, unless that tenant released it. So where that of the pool is at its
 // limit, this is the census of that tenant alone; elsewhere such waiters do not count.
 func (p *Pool) Take(ctx context.Context, name *fairsem.Inspector, id string) (Census, error) {
 	ended := p.ended.Load()
@@ -73,7 +73,7 @@ func (c Census) add(t fairsem.Ticket, more Process) {
 	c.All[protocol.ClientOf(t.ID)] = Process{one.Held + more.Held, one.Waiting + more.Waiting}
 }
 
-// each calls f with what is listed, and returns the error that ended the list: what is missing of others would make this process's part
+// each calls f with each listed item, and returns the error that ended the list: missing items of others would make this process's part
 // too large.
 func each[T any](list iter.Seq2[T, error], f func(T)) error {
 	listed := 0

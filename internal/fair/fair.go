@@ -1,4 +1,4 @@
-// Package fair says which part of a limit a process may have while others wait, when to check, and what is in use. It is for pools
+// Package fair says which part of a limit a process may have while others wait, when to check, and how much is in use. It is for pools
 // that keep connections, and with them their permits.
 package fair
 
@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// Process is what one process has of a limit, and what it wants, in units.
+// Process is the part of a limit that one process has, and the part that it wants, in units.
 type Process struct{ Held, Waiting int64 }
 
-// demand is how much a process may want soon. A pool waits for one connection at a time, so what it has tells how much more it may
+// demand is how much a process may want soon. A pool waits for one connection at a time, so its connections show how much more it may
 // use.
 func (p Process) demand() int64 {
 	if p.Waiting == 0 {
@@ -19,8 +19,8 @@ func (p Process) demand() int64 {
 	return 2*p.Held + p.Waiting
 }
 
-// parts returns how many of limit units each process may have: no process with less goes without what it wants for it. What is
-// left over after equal parts goes, one each, to processes that have it already, so that nothing moves when all have their parts.
+// parts returns how many of limit units each process may have: no process with less goes without units that it wants for it. The
+// remainder after equal parts goes, one each, to processes that have it already, so that nothing moves when all have their parts.
 func parts(limit int64, all map[string]Process) map[string]int64 {
 	level, left := waterLevel(limit, all)
 	found := make(map[string]int64, len(all))
@@ -43,8 +43,8 @@ func parts(limit int64, all map[string]Process) map[string]int64 {
 	return found
 }
 
-// waterLevel returns the largest number of units for each process, or its demand if that is less, that a limit allows, and what
-// is left over then; -1: the limit covers all demands.
+// waterLevel returns the largest number of units for each process, or its demand if that is less, that a limit allows, and the
+// remainder; -1: the limit covers all demands.
 func waterLevel(limit int64, all map[string]Process) (level, left int64) {
 	demands := make([]int64, 0, len(all))
 	for _, p := range all {

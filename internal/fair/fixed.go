@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// record is what a process has seen of others that hold more than their parts.
+// record is a process's observations of others that hold more than their parts.
 type record struct {
 	at   time.Time // of the last check
 	over map[string]excess
 }
 
-// excess is what a process held, and since when that was more than its part and none of it was released.
+// excess is the number of units that a process held, and since when that was more than its part and none of it was released.
 type excess struct {
 	held  int64
 	since time.Time
@@ -21,7 +21,7 @@ type excess struct {
 //
 // Not all that is beyond a part can be closed: MinConns are kept, a transaction goes on for an hour, a permit was acquired without a pool.
 // If such units counted as available, processes that could make room would not, and one that has nothing would get nothing. So
-// what a process has held beyond its part for two pauses, without a release, is off the limit, and the others share the rest.
+// the units that a process has held beyond its part for two pauses, without a release, are off the limit, and the others share the rest.
 // Processes that can close have begun to do so within one pause: each checks that often while others wait. It is not for ever: with its
 // first release a process counts as one that makes room.
 func (r *record) partOf(me string, c Census) int64 {

@@ -23,23 +23,23 @@ func (p *Pool) End() { p.ended.Add(1) }
 // Waiting is how many calls wait for units of the pool.
 func (p *Pool) Waiting() int64 { return p.begun.Load() - p.ended.Load() }
 
-// place is what pools share the part of: a name, by one Client, on the account of one tenant.
+// place identifies the pools that share a part: those of a name, by one Client, on the account of one tenant.
 type place struct{ client, name, tenant string }
 
-// group are the pools of one place, in the order in which they came, and what they have seen of other processes.
+// group are the pools of one place, in the order in which they came, and their observations of other processes.
 type group struct {
 	pools []*Pool
 	seen  record
 }
 
-// pools are those that hold units.
+// pools are the pools that hold units.
 var pools = struct {
 	sync.Mutex
 	at map[place]*group
 }{at: make(map[place]*group)}
 
-// PartOf returns how many units p may have, which holds mine. Pools of one process share its part as processes share the limit, and so does
-// what it has or wants beside them: permits that were acquired without a pool, and the calls of a pool that has none.
+// PartOf returns how many units p may have, which holds mine. Pools of one process share its part as processes share the limit, and so do
+// the process's own units and wants beside them: permits that were acquired without a pool, and the calls of a pool that has none.
 func (p *Pool) PartOf(now Census, mine int64) int64 {
 	pools.Lock()
 	defer pools.Unlock()
@@ -57,8 +57,8 @@ func (p *Pool) PartOf(now Census, mine int64) int64 {
 	return parts(part, group.divide(ours, p, now.Calls))[strconv.Itoa(slices.Index(group.pools, p))]
 }
 
-// divide returns what each pool of a process has and wants, by its place in the group, and what the process does beside them. Of p it is
-// known better how many calls wait.
+// divide returns the units that each pool of a process has and wants, by its place in the group, and those of the process beside them.
+// Of p it is known better how many calls wait.
 func (g *group) divide(process Process, p *Pool, calls int64) map[string]Process {
 	all := make(map[string]Process)
 	for i, one := range g.pools {

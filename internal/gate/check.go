@@ -46,7 +46,7 @@ func checkLimit(who string, limit any) error {
 	return nil
 }
 
-// Invalid returns a [fairsem.ErrInvalid] of who.
+// Invalid returns a [fairsem.ErrInvalid] that begins with who.
 func Invalid(who, format string, args ...any) error {
 	return fmt.Errorf("%w: %s: %s", fairsem.ErrInvalid, who, fmt.Sprintf(format, args...))
 }

@@ -1,5 +1,5 @@
-// Package gate decides whether a request may proceed: it acquires the permit of the request, or counts it, and says what an
-// error means. It is for packages that limit what servers handle and what clients send.
+// Package gate decides whether a request may proceed: it acquires the permit of the request, or counts it, and classifies
+// errors. It is for packages that limit the requests that servers handle and that clients send.
 package gate
 
 import (
@@ -23,7 +23,7 @@ const DefaultMaxWait = time.Second
 // AnswerWait is how long a request waits for the answer of Redis with NoWait.
 const AnswerWait = time.Second
 
-// Policy is what happens to requests when Redis does not answer.
+// Policy is the treatment of requests when Redis does not answer.
 type Policy int
 
 // The policies.
@@ -38,7 +38,7 @@ type Limit interface {
 	Status(ctx context.Context) (fairsem.Status, error)
 }
 
-// Gate is what limits requests of type R. L is the interface that the package of its user shows as Limit.
+// Gate limits requests of type R. L is the interface that the package of its user shows as Limit.
 type Gate[R any, L Limit] struct {
 	Who           string // makes this gate, such as fairsemhttp.Handler: for errors
 	Limit         L
@@ -51,7 +51,7 @@ type Gate[R any, L Limit] struct {
 	OnAdmitted    func(R, error) // nil: none
 }
 
-// Grant is what lets one request through.
+// Grant is the permission for one request.
 type Grant[L Limit] struct {
 	Limit     L               // the zero value: LimitOf failed
 	Permit    *fairsem.Permit // nil for a Limiter, and for a request that is admitted without one
@@ -60,8 +60,8 @@ type Grant[L Limit] struct {
 
 var errLate = fmt.Errorf("%w: MaxWait has passed", fairsem.ErrNotAcquired)
 
-// Enter returns what lets a request through, and has its scope, whose parent is ctx, end with the permit. Beside an error, the grant
-// has the limit of the request, if there is one, and what remains of it, if that is known.
+// Enter returns the grant for a request, and has its scope, whose parent is ctx, end with the permit. Beside an error, the grant
+// has the limit of the request, if there is one, and its remaining units, if they are known.
 func (g *Gate[R, L]) Enter(ctx context.Context, scope *held.Scope, r R) (Grant[L], error) {
 	limit, err := g.limitOf(r)
 	if err != nil {
@@ -191,7 +191,7 @@ func (g *Gate[R, L]) lock(ctx context.Context, l *fairsem.Mutex, n int64) (*fair
 	return l.Lock(ctx)
 }
 
-// count counts the request, and returns what remains; below 0: that is not known.
+// count counts the request, and returns the remaining units; below 0: they are not known.
 func (g *Gate[R, L]) count(ctx context.Context, wait time.Duration, l *fairsem.Limiter, n int64) (remaining int64, err error) {
 	if wait > 0 {
 		var cancel context.CancelFunc

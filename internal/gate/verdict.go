@@ -8,7 +8,7 @@ import (
 	"github.com/fairsem/fairsem/internal/failure"
 )
 
-// Verdict is what an error of Enter means.
+// Verdict is the class of an error of Enter.
 type Verdict int
 
 // The verdicts.

@@ -14,7 +14,7 @@ import (
 // Conn returns inner as a connection that releases the permit of the name when it is closed. Unless keep is set, the end of
 // the permit closes the connection, and errors of Read, Write and io.Copy then say so.
 //
-// What Conn returns for a *net.TCPConn, a *net.UnixConn or a *tls.Conn has all their methods. For any other connection it has
+// The result for a *net.TCPConn, a *net.UnixConn or a *tls.Conn has all their methods. For any other connection it has
 // CloseWrite, CloseRead beside CloseWrite, and SyscallConn, each if inner has it. All but that for a *tls.Conn, which has a
 // NetConn of its own, have NetConn, which returns inner.
 func Conn(inner net.Conn, p *fairsem.Permit, name string, keep bool) net.Conn {
@@ -45,7 +45,7 @@ type lease struct {
 	stop   func() bool // of the wait for the end of the permit; nil: there is none
 }
 
-// abrupt returns what to close of a connection that may not be used for a moment longer: Close of a *tls.Conn first sends an alert, for
+// abrupt returns the part to close of a connection that may not be used for a moment longer: Close of a *tls.Conn first sends an alert, for
 // which it waits up to five seconds if the peer reads nothing.
 func abrupt(c net.Conn) net.Conn {
 	if secure, ok := c.(*tls.Conn); ok {
@@ -93,7 +93,7 @@ func (c *tcpConn) Write(b []byte) (int, error) {
 	return n, c.lease.explain(err)
 }
 
-// ReadFrom and WriteTo are what io.Copy calls. Those of the inner connection read and write it past Read and Write.
+// ReadFrom and WriteTo are for io.Copy. Those of the inner connection read and write it past Read and Write.
 func (c *tcpConn) ReadFrom(r io.Reader) (int64, error) {
 	n, err := c.TCPConn.ReadFrom(r)
 	return n, c.lease.explain(err)

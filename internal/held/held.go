@@ -1,4 +1,4 @@
-// Package held ties what a program uses to the permit that allows it: a context, or a connection. It is for packages that
+// Package held ties a context or a connection of a program to the permit that allows its use. It is for packages that
 // acquire and release permits on behalf of their callers.
 package held
 
@@ -12,12 +12,12 @@ import (
 	"github.com/fairsem/fairsem/internal/bridge"
 )
 
-// Release releases a permit and does not wait for Redis: what it is called from, such as the end of a response, is not delayed
+// Release releases a permit and does not wait for Redis: its caller, such as the end of a response, is not delayed
 // by a round trip, or by an outage. The release is queued when it returns, ahead of the next acquire of its caller.
 func Release(p *fairsem.Permit) { bridge.Leave(p) }
 
 // Scope is a context that has the values of another one and ends with it, with a permit, or when it is ended, whichever comes first;
-// [context.Cause] says which. It is a struct, so that it can be part of what its user allocates anyway.
+// [context.Cause] says which. It is a struct, so that it can be part of another allocation.
 type Scope struct {
 	context.Context // nil before Begin
 	lease           context.Context

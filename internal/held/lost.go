@@ -12,7 +12,7 @@ import (
 // Lost adds to an error of a connection that it was closed because a permit of the name ended. With TLS the peer may have noticed first,
 // and closed it, too: the error is io.EOF then.
 //
-// What it returns is a [*net.OpError], like errors of connections that break: by that type lib/pq decides that a connection must not be
+// The result is a [*net.OpError], like errors of connections that break: by that type lib/pq decides that a connection must not be
 // used again.
 func Lost(err error, p *fairsem.Permit, name string) error {
 	lost := net.OpError{Op: "connection"}

@@ -17,7 +17,7 @@ func (v Violation) String() string {
 	return fmt.Sprintf("%s:\n  %s\n  %s", v.What, v.Earlier, v.Later)
 }
 
-// String contains what a reader needs to find the bug.
+// String contains the data that a reader needs to find the bug.
 func (g Grant) String() string {
 	text := fmt.Sprintf("%s %s weight=%d token=%d position=%d asked=%d granted=%d released=%d asked_wall=%d lost=%t",
 		g.Process, g.ID, g.Weight, g.Token, g.Position, g.Asked, g.Granted, g.Released, g.AskedWall, g.Lost)

@@ -2,8 +2,8 @@
 // of the library.
 //
 // Every process writes a line when it is granted a permit, and another one right before it releases it. The checkers read the
-// lines of all processes. They report only what cannot happen if the library keeps its promises. So each violation is a bug,
-// in the library or in the recording. The checkers cannot see what was not recorded.
+// lines of all processes. They report only events that are impossible if the library keeps its promises. So each violation is a bug,
+// in the library or in the recording. The checkers cannot see unrecorded events.
 package history
 
 import (

@@ -18,7 +18,7 @@ func byNumber(grants []Grant) map[int64][]Grant {
 	return of
 }
 
-// eachNumber returns what a check finds in the grants that had each number, in the order of the numbers.
+// eachNumber returns the violations that a check finds in the grants that had each number, in the order of the numbers.
 func eachNumber(grants []Grant, check func([]Grant) []Violation) []Violation {
 	var found []Violation
 	of := byNumber(grants)

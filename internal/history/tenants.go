@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// tenant is what the calls of a tenant have declared, and, at one instant, what it has.
+// tenant is the declarations of the calls of a tenant, and its state at one instant.
 type tenant struct {
 	name                  string
 	leastShare, mostShare int64 // that a call has declared: which declaration is in effect is unknown
@@ -18,11 +18,11 @@ type tenant struct {
 	line        map[*wait]bool // calls that certainly stand in the queue
 
 	calls  []*wait
-	last   *wait // what it was granted last, of what is known; nil: nothing
-	lastAt int64 // when that can have been made at the earliest
+	last   *wait // its latest known grant; nil: none
+	lastAt int64 // the earliest time at which that can have been made
 }
 
-// wait is a call, and what is known of it at one instant.
+// wait is a call, and its known state at one instant.
 type wait struct {
 	Grant
 	of       *tenant
@@ -34,7 +34,7 @@ type wait struct {
 	done     bool // it has been released
 }
 
-// become records what is known from now on.
+// become records facts that are known from now on.
 func (w *wait) become(known ...*bool) {
 	w.count(-1)
 	for _, k := range known {
@@ -105,7 +105,7 @@ func OverTenantLimit(grants []Grant) []Violation {
 // Unfair returns a violation for every grant to a tenant that held more units per share than another tenant, while a call of the other
 // one stood in the queue and its limit had room for any of its calls. Later is the grant, Earlier is that call.
 //
-// Only what is certain counts: the tenant that was granted something held at least so much, the other one at most so much, and the
+// Only certain facts count: the tenant that was granted something held at least so much, the other one at most so much, and the
 // call was in the queue before the grant was possible, and was granted later or waited for longer. The server made the grants in the
 // order of their tokens, so each was made after all calls up to it had begun, and were last known to wait, and before any call
 // from it on returned. Position must be a time of [Now]: when the call was first known to be in the queue.
@@ -142,7 +142,7 @@ func Contested(grants []Grant) (n int) {
 // OutOfTurn returns a violation for every grant to a tenant that held at least as much per share as another tenant, and was granted
 // something later than that one, while a call of the other one stood in the queue and its limit had room for any of its calls. A tenant
 // that was never granted anything counts from when that call joined the queue at the latest. Later is the grant, Earlier is that call. Only
-// what is certain counts, as in [Unfair]. Leave out times at which the server may have forgotten who was granted something when.
+// certain facts count, as in [Unfair]. Leave out times at which the server may have forgotten when tenants were granted something.
 func OutOfTurn(grants []Grant) []Violation {
 	var found []Violation
 	eachGrant(grants, func(g *wait, all []*tenant) {
@@ -160,8 +160,8 @@ func OutOfTurn(grants []Grant) []Violation {
 	return found
 }
 
-// servedBefore reports whether what the tenant was granted last, or, if that is nothing, the first of its calls that wait, certainly came
-// before what another one was granted last.
+// servedBefore reports whether the last grant of the tenant, or, if there is none, the first of its calls that wait, certainly came
+// before the last grant of another one.
 func (t *tenant) servedBefore(other *tenant) bool {
 	first := t.first()
 	switch {
@@ -176,7 +176,7 @@ func (t *tenant) servedBefore(other *tenant) bool {
 }
 
 // Withheld returns a violation for every grant before which enough units for any call were free, although a call stood in the queue
-// whose tenant had room for it within its limit. Later is the grant, Earlier is that call. Only what is certain counts, as in
+// whose tenant had room for it within its limit. Later is the grant, Earlier is that call. Only certain facts count, as in
 // [Unfair]. Leave out times at which a server that may have lost state grants nothing.
 func Withheld(grants []Grant, limit int64) []Violation {
 	var found []Violation
@@ -211,7 +211,7 @@ func (t *tenant) first() *wait {
 	return first
 }
 
-// eachGrant visits the grants in the order of their tokens, and passes what the tenants had right before.
+// eachGrant visits the grants in the order of their tokens, and passes the state of the tenants right before.
 func eachGrant(grants []Grant, visit func(*wait, []*tenant)) {
 	var all []*tenant
 	var calls []*wait
@@ -229,7 +229,7 @@ func eachGrant(grants []Grant, visit func(*wait, []*tenant)) {
 		byToken.advance(g.Token)
 		byEarliest.advance(earliest)
 		byLatest.advance(latest[i])
-		g.count(-1) // it does not hold yet what it is granted
+		g.count(-1) // it does not hold the granted units yet
 		visit(g, all)
 		g.count(1)
 		g.of.last, g.of.lastAt = g, earliest
@@ -249,7 +249,7 @@ func returns(granted []*wait) []int64 {
 	return latest
 }
 
-// timeline is what becomes known of calls, and after which token or time.
+// timeline is the facts that become known of calls, and after which token or time.
 type timeline []change
 
 type change struct {
@@ -262,7 +262,7 @@ func (l *timeline) add(after int64, of *wait, known ...*bool) {
 	*l = append(*l, change{after, of, known})
 }
 
-// advance makes known what comes before a token or time. The timeline must be sorted.
+// advance makes the facts before a token or time known. The timeline must be sorted.
 func (l *timeline) advance(to int64) {
 	for len(*l) > 0 && (*l)[0].after < to {
 		(*l)[0].of.become((*l)[0].known...)
@@ -270,7 +270,8 @@ func (l *timeline) advance(to int64) {
 	}
 }
 
-// changes returns what becomes known after a token, after the earliest time at which a grant can have been made, and after the latest.
+// changes returns the facts that become known after a token, after the earliest time at which a grant can have been made, and after the
+// latest.
 func changes(calls []*wait) (byToken, byEarliest, byLatest timeline) {
 	for _, w := range calls {
 		byLatest.add(w.Asked, w, &w.asked)

@@ -36,7 +36,7 @@ type Runner[J any, L gate.Limit] struct {
 	mustStay     func(context.Context) bool
 }
 
-// request is what a limit is for.
+// request is the job that a limit applies to.
 type request[J any] struct {
 	ctx context.Context
 	job J
@@ -118,8 +118,8 @@ func again(ctx context.Context, limit gate.Limit, err error) time.Duration {
 	return d + rand.N(d/4+1) // 0 stays 0
 }
 
-// withEndOf has the error of a job that has not begun say that its context has ended, also when its wait ended first: what stores jobs
-// does not count it then.
+// withEndOf has the error of a job that has not begun say that its context has ended, also when its wait ended first: a store of
+// jobs does not count it then.
 func withEndOf(ctx context.Context, err error) error {
 	if end := ctx.Err(); end != nil && !errors.Is(err, end) {
 		return fmt.Errorf("%w: %w", end, err)

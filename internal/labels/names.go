@@ -1,4 +1,4 @@
-// Package labels turns what events carry, names and errors, into labels of metrics, of which there are few.
+// Package labels turns the names and errors of events into labels of metrics, of which there are few.
 //
 // fairsemprom and fairsemotel import it. They are modules with versions of their own, so its API may grow but not change:
 // release/api records it.
@@ -29,7 +29,7 @@ type Names[T any] struct {
 	other func() T
 
 	mu    sync.RWMutex
-	named map[string]T // guarded by mu; entries stay, so that what was counted up is counted down in the same series
+	named map[string]T // guarded by mu; entries stay, so that each gauge is counted up and down in the same series
 }
 
 // NewNames returns Names that make the value of a name from its label. At most so many names have a value of their own, 1,000
@@ -77,7 +77,7 @@ func (n *Names[T]) add(name string) T {
 	return value
 }
 
-// escapedByte is what Text writes for a byte that is no UTF-8.
+// escapedByte matches the text that Text writes for a byte that is no UTF-8.
 var escapedByte = regexp.MustCompile(`\\x[89a-f][0-9a-f]`)
 
 // Text returns a name as UTF-8, which labels must be: bytes that are none are escaped. In such a name, and in one that has such an escape

@@ -7,7 +7,7 @@ import (
 	"github.com/fairsem/fairsem"
 )
 
-// Unavailable is what NotAcquired returns if Redis does not answer.
+// Unavailable is the result of NotAcquired if Redis does not answer.
 const Unavailable = "unavailable"
 
 // reasons are in the order in which they are checked: an error can be several of them, such as ErrUnavailable and the error of
@@ -36,7 +36,7 @@ func NotAcquired(err error) string {
 	return Other
 }
 
-// What Lost returns.
+// Results of Lost.
 const (
 	Evicted = "evicted"
 	Expired = "expired"
@@ -50,7 +50,7 @@ func Lost(err error) string {
 	return Expired
 }
 
-// Grants are what Granted returns for what it knows.
+// Grants returns the results of Granted for known values.
 func Grants() []string { return []string{"at_once", "message", "reply", "refresh"} }
 
 // Granted says how a process learned of a grant.

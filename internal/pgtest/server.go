@@ -205,7 +205,7 @@ func (s *Server) Socket(user string) string {
 	return fmt.Sprintf("host=%s port=%d user=%s dbname=postgres", s.dir, s.port, user)
 }
 
-// Log returns what the server has logged.
+// Log returns the log of the server.
 func (s *Server) Log() (string, error) {
 	said, err := os.ReadFile(s.log())
 	return string(said), err

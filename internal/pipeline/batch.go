@@ -14,7 +14,7 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// batch is what one round trip carries.
+// batch is the set of calls that one round trip carries.
 type batch struct {
 	pipeline *Pipeline
 	sent     clock.Instant // before sending; a reply is trusted from this moment
@@ -41,7 +41,7 @@ func (c *prepared) cmd() redis.Cmder {
 	return cmd
 }
 
-// What stands for the script of a call whose batch was written off: a hash that no script has, and a text that does nothing.
+// Replacements for the script of a call whose batch was written off: a hash that no script has, and a text that does nothing.
 // An error instead would have go-redis close the connection, and where making one takes longer than a batch may, none would ever serve.
 var (
 	unknownHash = []byte(strings.Repeat("0", 40))
@@ -49,8 +49,8 @@ var (
 )
 
 // MarshalBinary returns the hash of the script, or its text. go-redis calls it when it writes the command, which may be long after
-// the batch was written off: it dials, waits for a connection and greets the server first. What is sent then may come after a tombstone
-// has expired, and would be a grant to nobody.
+// the batch was written off: it dials, waits for a connection and greets the server first. A script sent then may come after a tombstone
+// has expired, and would make a grant without a holder.
 func (c *prepared) MarshalBinary() ([]byte, error) {
 	switch {
 	case !c.batch.done.Load():
@@ -88,7 +88,7 @@ func (b *batch) deliver() (goesOn bool) {
 	return goesOn
 }
 
-// exchange is one round trip of a delivery. What the server asks for in another form goes into a batch of its own, so that a
+// exchange is one round trip of a delivery. Calls that the server requests in another form go into a batch of their own, so that a
 // response that is there waits for no other.
 func (b *batch) exchange() (rest *batch, goesOn bool) {
 	timer := time.AfterFunc(b.timeout, b.writeOff)

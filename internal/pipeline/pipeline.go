@@ -1,10 +1,10 @@
 // Package pipeline sends requests of many callers in few round trips. It knows go-redis and the calls of package protocol,
-// but not what they are about.
+// but not their meaning.
 //
 // Callers queue requests. While MaxInFlight batches are in flight the next one fills, and it is sent as soon as one of them
 // has been answered: an idle client sends at once, a busy one sends few and large batches. After an answer or a message that
-// has woken 2 to 8 callers of a name with a queue, these run before the next batch leaves, so that it carries what they
-// request. An urgent request does not wait for that.
+// has woken 2 to 8 callers of a name with a queue, these run before the next batch leaves, so that it carries their
+// requests. An urgent request does not wait for that.
 package pipeline
 
 import (
@@ -77,7 +77,7 @@ const (
 	MaxTimeout = 2 * time.Second
 )
 
-// Config says what a Pipeline works with.
+// Config has the parts that a Pipeline works with.
 type Config struct {
 	Client       redis.UniversalClient
 	Goroutines   *goroutines.Group
@@ -93,7 +93,7 @@ type Config struct {
 // would take as long as its slowest node, and a dead node would hold up all names.
 type Pipeline struct {
 	Config
-	backlog atomic.Int64 // ids in queued, and in what is being prepared
+	backlog atomic.Int64 // ids in queued, and in the batch being prepared
 	room    atomic.Int64 // ids that a batch may carry; if less than requestIDs: one call
 
 	mu        sync.Mutex
@@ -215,7 +215,7 @@ func (p *Pipeline) sendLoop() {
 	}
 }
 
-// nextBatch makes a batch of what is queued. If nothing is to be sent it returns nil, and the caller no longer counts as in
+// nextBatch makes a batch of the queued requests. If nothing is to be sent it returns nil, and the caller no longer counts as in
 // flight.
 func (p *Pipeline) nextBatch() *batch {
 	for {

@@ -64,7 +64,7 @@ func (p *Pipeline) redisPipeline() (redis.Pipeliner, error) {
 	return node.Pipeline(), nil
 }
 
-// runDurable runs commands, of which some may need replicas. Those that too few replicas have count as not answered.
+// runDurable runs commands, of which some may need replicas. Commands that reached too few replicas count as not answered.
 func (p *Pipeline) runDurable(commands []prepared, timeout time.Duration) []Response {
 	all := make([]redis.Cmder, len(commands), len(commands)+1)
 	for i := range commands {

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// LimitSpec is what a handle declares: a limit, and for a rate how long a grant counts.
+// LimitSpec is the declaration of a handle: a limit, and for a rate how long a grant counts.
 type LimitSpec struct {
 	Limit  int64
 	Window time.Duration // in whole milliseconds; 0: until it is released
@@ -23,7 +23,7 @@ func (q LimitSpec) arg() any {
 	return fmt.Sprintf("%d/%d", q.Limit, q.Window.Milliseconds())
 }
 
-// Declaration is a LimitSpec, when this client first used it, and what the client knows.
+// Declaration is a LimitSpec, when this client first used it, and the knowledge of the client.
 type Declaration struct {
 	Spec    LimitSpec
 	Since   int64         // the server's time of the first use, in microseconds; 0: it is not known yet
@@ -33,7 +33,7 @@ type Declaration struct {
 	Tenants []TenantSpec  // of an acquire or a restore: whose permits it is about, where they declare anything
 }
 
-// TenantSpec is what a call declares of a tenant.
+// TenantSpec is the declaration of a call for a tenant.
 type TenantSpec struct {
 	Name         string
 	Share, Limit int64
@@ -58,7 +58,7 @@ func (c *Call) addSpecs(declared []TenantSpec) {
 	}
 }
 
-// What a caller knows. If it has had a reply about the name, it knows that the name was lost when the server does not
+// The knowledge of a caller. If it has had a reply about the name, it knows that the name was lost when the server does not
 // know it. Otherwise it knows servers only: for longer than the grace period, or not.
 const (
 	UsedBefore  = "*"
@@ -85,15 +85,15 @@ func (d Declaration) knowsArg() any {
 
 var usedBefore any = UsedBefore // converted once instead of at each call
 
-// CallPrefix is what all calls for a name have in common.
+// CallPrefix is the common part of all calls for a name.
 type CallPrefix struct {
 	begin []any // the number of keys, the keys, and the caller
 	grace any   // an int64, in ms; see Keyspace
 
-	plain [][]any // what a call of each of PlainScripts begins with: EVALSHA, the hash, the keys, and for some the caller
+	plain [][]any // the beginning of a call of each of PlainScripts: EVALSHA, the hash, the keys, and for some the caller
 }
 
-// About returns what all calls for a name have in common.
+// About returns the common part of all calls for a name.
 func (k Keyspace) About(name string) CallPrefix {
 	keys := k.Keys(name)
 	begin := []any{len(keys)}
@@ -120,13 +120,13 @@ func (s *Script) begin(keys [len(Kinds)]string) []any {
 	return begin
 }
 
-// Call is one script to run, with the arguments of its command: EVALSHA, the hash, and what follows.
+// Call is one script to run, with the arguments of its command: EVALSHA, the hash, and the rest.
 type Call struct {
 	Script *Script
 	Args   []any
 }
 
-// sharedArguments are those that newCall gives every script.
+// sharedArguments are the arguments that newCall gives every script.
 var sharedArguments = []string{"caller", "wake", "spec", "since", "lease", "grace", "knows"}
 
 // newCall returns a call with the arguments that every script has, and capacity for room more.

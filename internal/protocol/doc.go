@@ -1,3 +1,3 @@
-// Package protocol is, with the Lua in scripts/, all that knows what fairsem keeps in Redis: the names of the keys, the
+// Package protocol is, with the Lua in scripts/, the only place that knows the data of fairsem in Redis: the names of the keys, the
 // arguments of each script and its reply. It sends nothing itself.
 package protocol

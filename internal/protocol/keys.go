@@ -24,7 +24,7 @@ const (
 	// Where tenants share the name. See accounts.lua.
 	Lanes   = "lanes"   // zset: the waiters, tenant by tenant
 	Turns   = "turns"   // zset: which tenant is next
-	Tenants = "tenants" // hash: what each tenant has
+	Tenants = "tenants" // hash: the state of each tenant
 
 	NumbersKey = "numbers" // zset: unit of a permit -> its number, where permits have numbers. See numbers.lua.
 )
@@ -32,7 +32,7 @@ const (
 // Kinds are the kinds of keys in the order in which scripts get them.
 var Kinds = [10]string{Owner, Queue, Timeout, Counter, Weight, Meta, Lanes, Turns, Tenants, NumbersKey}
 
-// Layout is the version of what is in the keys. A script uses the keys of no other.
+// Layout is the version of the contents of the keys. A script uses the keys of no other.
 const Layout = 2
 
 // The fields of the key Meta, and the one of the key Weight that is no permit id.

@@ -8,7 +8,7 @@ func (k Keyspace) anonymous(name string, run *Script, q LimitSpec, room int) Cal
 	return k.About(name).newCall(run, Declaration{Spec: q, Nothing: true}, 0, room)
 }
 
-// The scripts about a name as a whole, and those that operators run.
+// The scripts about a name as a whole, and those of operators.
 var (
 	StatusScript = newScript("status", "at", "from")
 	ResizeScript = newScript("resize", "pin", "asked")

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Plain says which plain scripts may answer the next call about a name. They are short, and do for most calls what acquire and
-// release do. Or they reply with 0: the full script must answer, and nothing has changed.
+// Plain says which plain scripts may answer the next call about a name. They are short, and replace acquire and release
+// for most calls. Or they reply with 0: the full script must answer, and nothing has changed.
 type Plain int64
 
-// What a reply says of a name.
+// Values of Plain: the part of a reply that describes the name.
 const (
 	NotPlain                Plain = iota
 	PlainWithoutQueue             // nobody waits: PlainAcquireScript and PlainReleaseScript
@@ -31,7 +31,7 @@ var (
 	PlainQueueScript          = plainScript("plain_queue", []int{0, 1, 2, 3, 5}, "caller", "wake", "known_epoch", "since", "lease", "head_start", "count")
 )
 
-// Known is what the caller of a plain script knows of the name. The script declines if it is not true.
+// Known is the knowledge of the caller of a plain script about the name. The script declines if it is not true.
 type Known struct {
 	Since int64 // the server's time of the caller's declaration
 	Epoch int64
@@ -86,7 +86,7 @@ func PlainTenantsAcquire[E Entry](s CallPrefix, k Known, ttl time.Duration, decl
 	return c
 }
 
-// plainCall returns a call with what a plain script needs at each call, and capacity for room more.
+// plainCall returns a call with the arguments that each call of a plain script has, and capacity for room more.
 func (s CallPrefix) plainCall(run *Script, room int) Call {
 	begin := s.plain[slices.Index(PlainScripts, run)]
 	return Call{run, append(make([]any, 0, len(begin)+room), begin...)}
@@ -101,7 +101,7 @@ func (s *Script) Declined(raw []int64) bool {
 const plainHead, plainTenantsHead = 4, 2
 
 // DecodePlain converts the reply of a plain script that released some permits and then acquired others, with this head start.
-// It confirms what the call knew: the declaration and, if the script compares it, the epoch.
+// It confirms the knowledge of the call: the declaration and, if the script compares it, the epoch.
 func (s *Script) DecodePlain(raw []int64, k Known, headStart time.Duration, released, acquired int) (Reply, error) {
 	r := Reply{Since: k.Since, Epoch: k.Epoch, Next: -time.Millisecond, Plain: PlainWithoutQueue, Results: make([]Result, released, released+acquired)}
 	for i := range r.Results {
@@ -157,7 +157,7 @@ func (r *Reply) addNumbers(numbers []int64) bool {
 	return true
 }
 
-// addQueued adds what a reply of PlainQueueScript says.
+// addQueued adds the contents of a reply of PlainQueueScript.
 func (r *Reply) addQueued(raw []int64, headStart time.Duration, acquired int) bool {
 	if len(raw) < plainHead || (len(raw)-plainHead)%3 != 0 || raw[0] > MaxWait || raw[2] < 0 || raw[2] > int64(acquired) {
 		return false
@@ -177,7 +177,7 @@ func (r *Reply) addQueued(raw []int64, headStart time.Duration, acquired int) bo
 	return r.addGrants(raw[plainHead:])
 }
 
-// addOfTenants adds what a reply of PlainTenantsScript says.
+// addOfTenants adds the contents of a reply of PlainTenantsScript.
 func (r *Reply) addOfTenants(raw []int64, acquired int) bool {
 	if len(raw) < plainTenantsHead+acquired || (len(raw)-plainTenantsHead-acquired)%3 != 0 || raw[0] > MaxWait {
 		return false

@@ -50,7 +50,7 @@ func (g Grant) Equal(other Grant) bool {
 	return g.Seq == other.Seq && g.Position == other.Position && g.Token == other.Token && slices.Equal(g.Numbers, other.Numbers)
 }
 
-// Reply is what the full scripts that can change something return, as one list of numbers.
+// Reply is the reply of the full scripts that can change something: one list of numbers.
 type Reply struct {
 	Since   int64         // when this client first used the limit that was sent
 	Next    time.Duration // until the nearest deadline; negative: not reported
@@ -105,7 +105,7 @@ func DecodeReply(raw []int64, n int) (Reply, error) {
 	return r, nil
 }
 
-// addGrants adds what follows the results, and reports whether it has the right form.
+// addGrants adds the rest of a reply, after its results, and reports whether it has the right form.
 func (r *Reply) addGrants(raw []int64) bool {
 	var numbers map[int64][]int64 // by token
 	for ; len(raw) > 0; raw = raw[3:] {

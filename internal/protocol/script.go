@@ -14,12 +14,12 @@ import (
 // Script is the script of one verb. Its text is put together when a process first uses it: one that is soon done uses few or none.
 type Script struct {
 	Verb      string
-	Arguments []string // what the call passes in ARGV before its ids: the names that the Lua gives it
+	Arguments []string // the arguments in ARGV before the ids, by their names in the Lua
 	keys      []int    // which of Kinds it gets
 	source    func() source
 }
 
-// A source is what names a script in a command: its text, or the hash by which Redis caches it.
+// A source identifies a script in a command: its text, or the hash by which Redis caches it.
 type source struct {
 	hash      any // a string, converted to any once instead of at each call
 	hex, text []byte
@@ -37,7 +37,8 @@ func (s *Script) Hash() string { return s.source().hash.(string) }
 // Text is the script itself.
 func (s *Script) Text() string { return string(s.source().text) }
 
-// Source is what names the script in a command: its hash or, for a server that has not cached it, its text. It must not be changed.
+// Source returns the argument that identifies the script in a command: its hash or, for a server that has not cached it, its text. It must
+// not be changed.
 func (s *Script) Source(withText bool) []byte {
 	if withText {
 		return s.source().text

@@ -7,7 +7,7 @@ type Stock struct {
 	Limit, Declared, Pinned      int64
 	Holders, Waiting, Used       int64 // including expired ones
 	Expired                      int64 // entries
-	Counted, Held, Units, Waited int64 // of these, what this call has counted: entries, holders, their units, waiters
+	Counted, Held, Units, Waited int64 // of these, the counts of this call: entries, holders, their units, waiters
 	Oldest                       int64 // us since the first waiter arrived that is not expired; negative: none was found
 	Nearest                      int64 // ms until the next deadline; negative: none
 	Window                       int64 // ms
@@ -36,7 +36,7 @@ func DecodeStock(raw []int64) (s Stock, err error) {
 	return s, nil
 }
 
-// With adds what another call has counted. False: the state has changed between the calls.
+// With adds the counts of another call. False: the state has changed between the calls.
 func (s Stock) With(more Stock) (Stock, bool) {
 	same := more.Holders == s.Holders && more.Waiting == s.Waiting && more.Used == s.Used && more.Expired == s.Expired
 	s.ExpiredSince += more.ExpiredSince

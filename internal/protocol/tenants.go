@@ -10,7 +10,7 @@ func (s CallPrefix) Tenants(cursor string, count int) Call {
 	return c
 }
 
-// TenantEntry is what a tenant has.
+// TenantEntry is the state of a tenant.
 type TenantEntry struct {
 	Name         string
 	Share, Limit int64

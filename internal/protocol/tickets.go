@@ -79,7 +79,7 @@ func Reduce[E Entry](s CallPrefix, d Declaration, entries []E, keeps []int64) Ca
 // RestoreScript restores.
 var RestoreScript = newScript("restore", "holder_count", "missed_in", "tenants_declared", "with_numbers")
 
-// Claims are what permits and waiters that are to be restored had, permits before waiters.
+// Claims are the former numbers and units of permits and waiters that are to be restored, permits before waiters.
 type Claims struct {
 	Holders int      // how many of them are permits
 	Epoch   int64    // in which they are missing

@@ -1,5 +1,5 @@
-// Package pubsub receives what comes from Redis unasked: messages of grants, and the end of connections. It knows no
-// tickets: what it learns it passes to hooks.
+// Package pubsub receives events that Redis sends without a request: messages of grants, and the end of connections. It knows no
+// tickets: it passes the events to hooks.
 package pubsub
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// Hooks are what a Hub calls, from any goroutine. None may wait.
+// Hooks are the functions that a Hub calls, from any goroutine. None may wait.
 type Hooks struct {
 	Woken  func(name string, epoch int64, grants []protocol.Grant) // a message of grants
 	Gap    func()                                                  // messages may have been lost

@@ -101,7 +101,7 @@ func (s *subscription) setBlind(is bool) (begins bool) {
 	return begins
 }
 
-// listen subscribes and handles what it receives, until the connection fails. It returns nil if the subscription is no
+// listen subscribes and handles messages, until the connection fails. It returns nil if the subscription is no
 // longer wanted or the client is closed. go-redis does not notice a half-open connection, so listen answers silence with a
 // PING, and further silence with an error.
 func (s *subscription) listen() error {

@@ -2,8 +2,8 @@ package pubsub
 
 import "github.com/redis/go-redis/v9"
 
-// Start subscribes to the client's grants, once: with the first ticket that waits or holds. A message lists which of the
-// client's waiters were granted what. It is a hint that saves time: if every message is lost, refreshes find the grants.
+// Start subscribes to the client's grants, once: with the first ticket that waits or holds. A message lists the grants
+// to the client's waiters. It is a hint that saves time: if every message is lost, refreshes find the grants.
 func (h *Hub) Start() {
 	if h.started.CompareAndSwap(false, true) {
 		h.started.Store(h.grants().launch())

@@ -19,7 +19,7 @@ const (
 
 // Cluster is three primaries and three replicas. Its methods may be called from any goroutine.
 type Cluster struct {
-	// Nodes contains all six nodes, also those that are paused or killed. The first three start as masters. Nodes[i+3]
+	// Nodes contains all six nodes, also those that are paused or killed. The first three start as primaries. Nodes[i+3]
 	// starts as the replica of Nodes[i].
 	Nodes  []*Server
 	client *redis.ClusterClient
@@ -60,7 +60,7 @@ const clusterNode = memoryOnly + "cluster-enabled yes\ncluster-node-timeout 2000
 // Client returns a client of the whole cluster. It is always the same one. Stop closes it.
 func (c *Cluster) Client() *redis.ClusterClient { return c.client }
 
-// Masters returns the nodes that report that they are masters. It omits nodes that do not answer within a second.
+// Masters returns the nodes that report that they are primaries. It omits nodes that do not answer within a second.
 func (c *Cluster) Masters() []*Server {
 	var found []*Server
 	for _, n := range c.Nodes {
@@ -199,7 +199,7 @@ func (s *Server) knowsNodes() error {
 	return nil
 }
 
-// seesCluster returns nil if the server reports the state ok and knows a master and a replica for every slot.
+// seesCluster returns nil if the server reports the state ok and knows a primary and a replica for every slot.
 func (s *Server) seesCluster() error {
 	info, err := s.do("CLUSTER", "INFO").Text()
 	if err != nil {

@@ -11,6 +11,6 @@
 // example Valkey. The cluster needs Redis 7.0 or later.
 //
 // The core does not need a [testing.TB], so that programs can use it. Tests use the thin wrappers in testing.go. SharedServer,
-// SharedSecure, SharedCluster and SharedSentinel return what all tests of a process share. NewServer and the like return a
+// SharedSecure, SharedCluster and SharedSentinel return servers that all tests of a process share. NewServer and the like return a
 // private one. Without a redis-server binary they skip the test, or fail it in CI. [Program] does the same for any program.
 package redistest

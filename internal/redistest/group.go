@@ -12,7 +12,7 @@ import (
 const groupTimeout = 60 * time.Second
 
 // memoryOnly configures every data server. It writes no files. Replicas are synchronized at once, not after waiting 5 s for
-// more replicas. Masters ping their replicas every second, not every 10 s, because CLUSTER SLOTS hides a replica until it has
+// more replicas. Primaries ping their replicas every second, not every 10 s, because CLUSTER SLOTS hides a replica until it has
 // received something.
 const memoryOnly = "save \"\"\nappendonly no\n" +
 	"repl-diskless-sync yes\nrepl-diskless-sync-delay 0\nrepl-ping-replica-period 1\n"
@@ -73,7 +73,7 @@ func (s *Server) role() string {
 	return role
 }
 
-// inSync reports whether the server is a replica that has the whole state and whose link to its master is up.
+// inSync reports whether the server is a replica that has the whole state and whose link to its primary is up.
 func (s *Server) inSync() bool {
 	info, err := s.do("INFO", "replication").Text()
 	return err == nil && field(info, "master_link_status") == "up"

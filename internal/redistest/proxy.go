@@ -53,14 +53,14 @@ func (p *Proxy) Hold() {
 	p.replies.close()
 }
 
-// HoldReplies holds only what the target sends: requests are executed, but no reply arrives. A Cut before Resume loses the
+// HoldReplies holds only the data that the target sends: requests are executed, but no reply arrives. A Cut before Resume loses the
 // replies for good.
 func (p *Proxy) HoldReplies() { p.replies.close() }
 
-// HoldRequests holds only what the clients send: requests are executed after Resume, or never if a Cut comes first.
+// HoldRequests holds only the data that the clients send: requests are executed after Resume, or never if a Cut comes first.
 func (p *Proxy) HoldRequests() { p.requests.close() }
 
-// Resume delivers what was held, and forwards again.
+// Resume delivers the held data, and forwards again.
 func (p *Proxy) Resume() {
 	p.requests.open()
 	p.replies.open()
@@ -82,7 +82,7 @@ func (p *Proxy) LoseReply(nth int, hole bool) {
 	p.nth, p.hole = nth, hole
 }
 
-// losesReply counts the scripts in what a client sent. It reports whether the script that loses its reply is among them.
+// losesReply counts the scripts in the data that a client sent. It reports whether the script that loses its reply is among them.
 func (p *Proxy) losesReply(sent []byte) (lost, hole bool) {
 	scripts := bytes.Count(bytes.ToLower(sent), []byte("\r\neval"))
 	p.mu.Lock()
@@ -101,7 +101,7 @@ func (p *Proxy) replyDelay() time.Duration {
 	return p.delay
 }
 
-// Cut closes all current connections on both sides. What they held is lost. New connections work, or are held if the proxy
+// Cut closes all current connections on both sides. Held data is lost. New connections work, or are held if the proxy
 // holds.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
@@ -189,7 +189,7 @@ func (p *Proxy) serve(links context.Context, client net.Conn, target string) {
 }
 
 // pump forwards the data for which passes returns true, until one side ends. It waits for the gate after each read, so that it
-// holds what was sent after a Hold even if the read began before.
+// holds data sent after a Hold even if the read began before.
 func pump(link context.Context, to, from net.Conn, g *gate, passes func([]byte) bool) {
 	buf := make([]byte, 64<<10)
 	for {

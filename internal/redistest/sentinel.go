@@ -75,7 +75,7 @@ func (s *Sentinel) Replicas() ([]*Server, error) {
 }
 
 // Failover makes a planned failover: a replica becomes the primary while the old primary still works. It returns once the
-// sentinels report the new primary and that server reports that it is a master. Writes that the old primary acknowledged
+// sentinels report the new primary and that server itself reports that role. Writes that the old primary acknowledged
 // meanwhile may be lost.
 func (s *Sentinel) Failover() error {
 	old, err := s.Primary()
@@ -88,7 +88,7 @@ func (s *Sentinel) Failover() error {
 	return s.AwaitFailover(old)
 }
 
-// AwaitFailover waits until another server than old is the primary and reports that it is a master, for example after a Kill.
+// AwaitFailover waits until another server than old is the primary and reports that role itself, for example after a Kill.
 func (s *Sentinel) AwaitFailover(old *Server) error {
 	return await(groupTimeout, nil, func() error {
 		now, err := s.Primary()

@@ -25,7 +25,7 @@ const (
 	perPage = 1000
 	// startTime is the time of which a scan may take its share at once, so that a scan of few keys does not pause.
 	startTime = 100 * time.Millisecond
-	// pageCost is what a page costs the server besides the time between the two readings of its clock.
+	// pageCost is the server's time for a page besides the time between the two readings of its clock.
 	pageCost = 50 * time.Microsecond
 )
 
@@ -49,7 +49,7 @@ type Page struct {
 
 // Read reads the next page of the keys that match a pattern, of one kind, such as hash; "": of any. It changes nothing in s, so a call may
 // be left behind. It reads between two readings of the server's clock. The three commands are one write, so the server executes them in a
-// row: the difference is what the page took, however far away the server is. For a server that does not report its time, all
+// row: the difference is the time that the page took, however far away the server is. For a server that does not report its time, all
 // the time until its answer counts.
 func (s *Scan) Read(ctx context.Context, pattern, kind string) (p Page, err error) {
 	pipe := s.rdb.Pipeline()

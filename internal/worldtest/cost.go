@@ -51,8 +51,8 @@ func NewCost(t testing.TB) *Cost {
 	return c
 }
 
-// Allocations returns how many allocations f makes beside a pair of acquire and release. What others allocate meanwhile, such as
-// renewals and pools of memory that a collection emptied, comes to both alike: each round counts one after the other.
+// Allocations returns how many allocations f makes beside a pair of acquire and release. Other allocations meanwhile, such as
+// those of renewals and of pools of memory that a collection emptied, come to both alike: each round counts one after the other.
 func (c *Cost) Allocations(t testing.TB, f func()) float64 {
 	t.Helper()
 	pair := func() {
@@ -65,7 +65,7 @@ func (c *Cost) Allocations(t testing.TB, f func()) float64 {
 		rounds[i] = c.count(f) - c.count(pair)
 	}
 	slices.Sort(rounds)
-	return math.Round(rounds[len(rounds)/2]) // what is left of others is less than half an allocation
+	return math.Round(rounds[len(rounds)/2]) // the rest of other allocations is less than half a one
 }
 
 // count returns how many allocations f makes until its permit is released, so that no release shares a batch with the next acquire. It

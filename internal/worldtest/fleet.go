@@ -114,7 +114,7 @@ func (f *Fleet) RestartsAndOutage(server *redistest.Server, ttl time.Duration) {
 }
 
 // Finish waits until that many jobs are done, ends the processes, and checks that each was done once and that the limit was kept, by the
-// permits and by what ran. It returns how often jobs were rescheduled.
+// permits and by the times of the jobs. It returns how often jobs were rescheduled.
 func (f *Fleet) Finish(jobs int, limit int64) (rescheduled int) {
 	f.Helper()
 	require.Eventually(f, func() bool { return f.Done() == int64(jobs) }, 5*time.Minute, 20*time.Millisecond, "not all jobs are done")

@@ -2,7 +2,7 @@ package worldtest
 
 import "sync/atomic"
 
-// Gauge counts what goes on at the same time.
+// Gauge counts functions that run at the same time.
 type Gauge struct{ now, Most, All atomic.Int64 }
 
 // During counts f while it runs.

@@ -6,13 +6,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Ledger is where worker processes write down what they do: on a server that is not that of their limit, or under other keys.
+// Ledger is where worker processes record their work: on a server that is not that of their limit, or under other keys.
 type Ledger struct {
 	rdb  *redis.Client
 	name string
 }
 
-// OpenLedger returns the ledger of that name. What it returns must be closed.
+// OpenLedger returns the ledger of that name. The ledger must be closed.
 func OpenLedger(addr, name string) Ledger {
 	return Ledger{redis.NewClient(&redis.Options{Addr: addr}), name}
 }

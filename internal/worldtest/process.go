@@ -17,14 +17,14 @@ import (
 // workerEnv has the order of a process that is a worker.
 const workerEnv = "FAIRSEM_TEST_WORKER"
 
-// Order is the task of a worker process: what JSON keeps of it.
+// Order is the task of a worker process: the fields that JSON keeps.
 type Order interface {
 	// Work ends with ctx, which ends with the process that started the worker.
 	Work(ctx context.Context) error
 }
 
 // Main runs the tests of a package, or does the order that this process was started with, and ends the process. run is that of
-// redistest.Main; what it leaves behind fails the tests, unless an option ignores it.
+// redistest.Main; goroutines that it leaves behind fail the tests, unless an option ignores them.
 func Main[O Order](run func() int, ignored ...goleak.Option) {
 	if text, is := os.LookupEnv(workerEnv); is {
 		os.Exit(work[O](text))

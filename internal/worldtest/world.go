@@ -1,4 +1,4 @@
-// Package worldtest is for tests of what is built on the library: a name of their own on a real server, several clients and several
+// Package worldtest is for tests of packages built on the library: a name of their own on a real server, several clients and several
 // processes that share it, and counts of allocations. It imports the library, so the tests inside package fairsem cannot use it.
 package worldtest
 
@@ -78,8 +78,8 @@ func (w *World) Eventually(is func() bool, why string) {
 	require.Eventually(w, is, time.Minute, 5*time.Millisecond, why)
 }
 
-// EventuallyInARow waits until a condition holds 100 times in a row. A failure now and then of a busy machine only repeats that. What
-// fails in one of five tries never passes.
+// EventuallyInARow waits until a condition holds 100 times in a row. A failure now and then of a busy machine only repeats that. A
+// condition that fails in one of five tries never passes.
 func (w *World) EventuallyInARow(is func() bool, why string) {
 	w.Helper()
 	w.Eventually(func() bool {
@@ -107,7 +107,7 @@ func (w *World) Evict(s *fairsem.Semaphore) {
 	}
 }
 
-// Occupy holds units until the test calls what it returns.
+// Occupy holds units until the test calls release.
 func (w *World) Occupy(s *fairsem.Semaphore, n int64) (release func()) {
 	w.Helper()
 	p, err := s.Acquire(w.Context(), n)
