@@ -16,11 +16,11 @@ import (
 	"strings"
 )
 
-// apiDir has a file for each package that others import, with its API: what a release promises to keep.
+// apiDir has a file for each package that others import, with its API, which a release promises to keep.
 const apiDir = "release/api"
 
-// apiPackages are what others import, as folders. Those in internal are not for users, but modules of this repository import them, and
-// a user may have such a module at an older version than the library.
+// apiPackages are the packages that others import, as folders. Those in internal are not for users, but modules of this repository import
+// them, and a user may have such a module at an older version than the library.
 var apiPackages = []string{
 	".", "fairsemtest", "fairsemnet", "fairsemhttp", "fairsemasynq", "fairsemgrpc", "fairsemotel", "fairsempgx", "fairsemprom", "fairsemriver",
 	"internal/fair", "internal/gate", "internal/held", "internal/jobs", "internal/labels",
@@ -84,9 +84,9 @@ func exportsOf(ctx context.Context, root string) (map[string]string, error) {
 	}
 }
 
-// apiOf lists what callers of a package can use, a line for each. A line that goes or changes breaks callers, unless only the name of a
-// parameter changed; a new line breaks nothing. So an interface, which callers may implement, is one line with all its methods.
-// Packages outside the library have their import path there, for the name stays the same from v9 to v10.
+// apiOf lists the declarations that callers of a package can use, a line for each. A line that goes or changes breaks callers, unless only
+// the name of a parameter changed; a new line breaks nothing. So an interface, which callers may implement, is one line with all its
+// methods. Packages outside the library have their import path there, for the name stays the same from v9 to v10.
 func apiOf(pkg *types.Package, library string) (lines []string) {
 	q := func(other *types.Package) string {
 		switch {
@@ -117,7 +117,7 @@ func apiOf(pkg *types.Package, library string) (lines []string) {
 
 // typeLines are those of a type with its fields and methods, embedded ones too.
 func typeLines(name *types.TypeName, q types.Qualifier) (lines []string) {
-	head := "type " + types.TypeString(name.Type(), q) // with type parameters and what they have to be
+	head := "type " + types.TypeString(name.Type(), q) // with type parameters and their constraints
 	if name.IsAlias() {
 		return []string{head + " = " + types.TypeString(types.Unalias(name.Type()), q)}
 	}

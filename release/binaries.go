@@ -47,7 +47,7 @@ func binaries(ctx context.Context, root, out string, targets []string) (_ []buil
 	if b.work, err = os.MkdirTemp("", "fairsem-binaries-"); err != nil {
 		return nil, err
 	}
-	defer func() { _ = os.RemoveAll(b.work) }() // a temporary folder: what is left costs only space
+	defer func() { _ = os.RemoveAll(b.work) }() // a temporary folder: leftovers cost only space
 	b.root = filepath.Join(b.work, "clone")
 	if err := in(root).cloneTo(ctx, b.root); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func binaries(ctx context.Context, root, out string, targets []string) (_ []buil
 	return writeAll(out, append(archives, file{name: "fairsem_" + b.version + "_SHA256SUMS", text: []byte(sums)}))
 }
 
-// writeAll has a folder contain these files instead of those of an earlier build. What else is there stays.
+// writeAll has a folder contain these files instead of those of an earlier build. Other files there stay.
 func writeAll(out string, files []file) (made []built, err error) {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func writeAll(out string, files []file) (made []built, err error) {
 	return made, nil
 }
 
-// prepare finds out what all archives share, with a command that runs on this machine.
+// prepare makes the files that all archives share, with a command that runs on this machine.
 func (b *build) prepare(ctx context.Context) error {
 	if err := b.workspace(ctx); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (b *build) prepare(ctx context.Context) error {
 	return err
 }
 
-// workspace is one of the command and the library alone: what the other modules require is not to choose what users get.
+// workspace makes one of the command and the library alone: requirements of the other modules must not choose versions for users.
 func (b *build) workspace(ctx context.Context) error {
 	w, err := readWorkspace(ctx, in(b.root))
 	if err != nil {

@@ -15,7 +15,7 @@ var (
 	entry      = regexp.MustCompile(`(?m)^[-*] `)
 )
 
-// datedChangelog makes what is under Unreleased the notes of a version. It returns the new text and the notes.
+// datedChangelog makes the text under Unreleased the notes of a version. It returns the new text and the notes.
 func datedChangelog(text, version string, date time.Time) (changed, notes string, err error) {
 	at := unreleased.FindStringIndex(text)
 	if at == nil {

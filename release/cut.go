@@ -15,7 +15,7 @@ import (
 type release struct {
 	version string
 	root    folder // the repository
-	work    string // what discard removes
+	work    string // the folder that discard removes
 	clone   folder
 	base    string // the commit of the repository that is in the clone
 	w       workspace
@@ -66,7 +66,7 @@ func (r *release) create(ctx context.Context, today time.Time) (sum string, err 
 	return sum, r.tag(ctx)
 }
 
-func (r *release) discard() { _ = os.RemoveAll(r.work) } // a temporary folder: what is left costs only space
+func (r *release) discard() { _ = os.RemoveAll(r.work) } // a temporary folder: leftovers cost only space
 
 // checkRepository says why nothing can be released from the repository as it is.
 func (r *release) checkRepository(ctx context.Context) (err error) {
@@ -99,7 +99,7 @@ func (r *release) checkBranch(ctx context.Context) error {
 	return err
 }
 
-// copyRepository clones, with what the configuration of the repository says about authors and signatures.
+// copyRepository clones, with the repository's settings for authors and signatures.
 func (r *release) copyRepository(ctx context.Context) error {
 	r.clone = in(filepath.Join(r.work, "clone"))
 	if err := r.root.cloneTo(ctx, r.clone.dir, "--branch", branch); err != nil {
@@ -194,7 +194,7 @@ func (r *release) tag(ctx context.Context) error {
 	return nil
 }
 
-// try looks up everything that the modules for users import, by their go.mod and go.sum alone, and installs what users install from the
+// try looks up everything that the modules for users import, by their go.mod and go.sum alone, and installs the packages of users from the
 // tags.
 func (r *release) try(ctx context.Context, sum string) error {
 	modules := []string{r.w.library}

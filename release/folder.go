@@ -30,8 +30,8 @@ func (f folder) apart() folder {
 // path returns the path of a file of the folder, which is named with slashes.
 func (f folder) path(name string) string { return filepath.Join(f.dir, filepath.FromSlash(name)) }
 
-// run runs a program and returns what it writes, without the space at the end. The error has what it writes to standard error,
-// or what it writes at all: go has its errors in JSON if it is to write that.
+// run runs a program and returns its output, without the space at the end. The error has its standard error,
+// or all of its output: go has its errors in JSON if it is to write that.
 func (f folder) run(ctx context.Context, name string, args ...string) (string, error) {
 	return f.feed(ctx, "", name, args...)
 }

@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// What install leaves in the work folder of a release: the program of the README, and the command.
+// Files that install leaves in the work folder of a release: the program of the README, and the command.
 const (
 	program = "program/program"
 	binary  = "bin/fairsem"
 )
 
-// install does in empty folders what the README tells users to do: go install, go get, and a program.
+// install follows the README in empty folders: go install, go get, and a program.
 func (r *release) install(ctx context.Context) error {
 	at := in(filepath.Join(r.work, filepath.Dir(program)), r.userAlone()...)
 	if err := os.Mkdir(at.dir, 0o755); err != nil {
@@ -35,7 +35,7 @@ func (r *release) install(ctx context.Context) error {
 	return r.buildProgram(ctx, at)
 }
 
-// userAlone returns variables for a user in an empty folder. What go.sum vouches for has been looked up already; here only a registry of
+// userAlone returns variables for a user in an empty folder. The modules of go.sum have been looked up already; here only a registry of
 // hashes could.
 func (r *release) userAlone() []string {
 	return append(slices.Clone(r.user), "GOSUMDB=off", "GOBIN="+filepath.Join(r.work, "bin"))
@@ -62,8 +62,8 @@ func (r *release) buildProgram(ctx context.Context, at folder) error {
 	return err
 }
 
-// buildPackages gets and builds what users import beside the library, of modules in these folders, where install has built its program.
-// For all of them it takes longer than all that prepare does.
+// buildPackages gets and builds the packages that users import beside the library, of modules in these folders, where install has built its
+// program. For all of them it takes longer than all that prepare does.
 func (r *release) buildPackages(ctx context.Context, dirs ...string) error {
 	at := in(filepath.Join(r.work, filepath.Dir(program)), r.userAlone()...)
 	for _, dir := range dirs {

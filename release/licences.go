@@ -36,7 +36,7 @@ func (b *build) licences(ctx context.Context) ([]file, error) {
 
 type part struct{ Path, Version, Dir string }
 
-// parts returns Go itself and what the command is built with, in a fixed order and each once.
+// parts returns Go itself and the modules that the command is built with, in a fixed order and each once.
 func (b *build) parts(ctx context.Context) (all []part, err error) {
 	root, err := b.compiler.run(ctx, "go", "env", "GOROOT")
 	if err != nil {

@@ -22,7 +22,7 @@ const usage = `usage:
   release api               write down the exported API, with which the tests compare what it is
   release binaries [flags]  static binaries of the command, for each system an archive`
 
-// A usageError is what was wrong with the command line.
+// A usageError is a mistake in the command line.
 type usageError string
 
 func (e usageError) Error() string { return string(e) }
@@ -101,7 +101,7 @@ To undo it instead:
 	return err
 }
 
-// check makes the release of a version in a clone and shows what its commit changes. "" is the next minor version.
+// check makes the release of a version in a clone and shows the changes of its commit. "" is the next minor version.
 func check(ctx context.Context, root, version string, out io.Writer) error {
 	if version == "" {
 		var err error

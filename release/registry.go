@@ -8,14 +8,14 @@ import (
 	"strconv"
 )
 
-// A registry is a folder of released modules that go reads with GOPROXY=file://...: what a module proxy would have made of the tags
-// of a clone. It is go itself that makes it, so the names of the tags, the files of a module and its hashes are what users get.
+// A registry is a folder of released modules that go reads with GOPROXY=file://..., as a module proxy would have made them from the tags
+// of a clone. It is go itself that makes it, so users get the same names of tags, files of a module and hashes.
 type registry struct {
 	dir  string            // GOPROXY, as a folder
 	sums map[string]hashes // of each module path
 }
 
-// hashes are what go.sum has of a version of a module: of all its files, and of its go.mod.
+// hashes are the hashes that go.sum has of a version of a module: of all its files, and of its go.mod.
 type hashes struct{ Sum, GoModSum string }
 
 // newRegistry makes one in a folder from the tags of a clone. The library's module path is that of the repository.
@@ -39,14 +39,14 @@ func newRegistry(ctx context.Context, work, clone, library, version string, modu
 
 // gitSetting returns variables with which git has one more setting than those that the environment gives it already.
 func gitSetting(key, value string) []string {
-	count, _ := strconv.Atoi(os.Getenv("GIT_CONFIG_COUNT")) // git refuses what is no number
+	count, _ := strconv.Atoi(os.Getenv("GIT_CONFIG_COUNT")) // git refuses any text that is no number
 	return []string{
 		fmt.Sprintf("GIT_CONFIG_COUNT=%d", count+1), fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", count, key), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", count, value),
 	}
 }
 
 // user returns variables with which go in a folder gets the released modules from the registry, and others from this machine's module
-// cache, or as always if they are not there. They keep a module cache of their own: what is made here is not yet a release.
+// cache, or as always if they are not there. They keep a module cache of their own: the modules made here are not yet a release.
 //
 // GONOPROXY is empty, also where the file of go env -w sets it: if it has any value, go first looks without GOPROXY for the module of a
 // package. It then finds the library, which is in the cache already, and not the module below it that has the package.

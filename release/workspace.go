@@ -14,10 +14,10 @@ import (
 // command is the folder of the module with the command.
 const command = "cmd/fairsem"
 
-// tools are the folders of the modules for those who work on fairsem. The others are for users: they get tags, as the library does.
+// tools are the folders of the modules for developers of fairsem. The others are for users: they get tags, as the library does.
 var tools = []string{"bench", "chaos", "release"}
 
-// A workspace is what go.work and the go.mod files say.
+// A workspace is the contents of go.work and the go.mod files.
 type workspace struct {
 	library    string   // its module path
 	goVersion  string   // the least that the workspace needs
@@ -112,7 +112,7 @@ func (w *workspace) require(ctx context.Context, repository folder, version stri
 }
 
 // tidy is go mod tidy in every module, with the library of this folder: the version that is required need not be anywhere, and
-// what the library needs today counts.
+// today's requirements of the library count.
 func tidy(ctx context.Context, root string) error {
 	repository := in(root)
 	w, err := readWorkspace(ctx, repository)

@@ -1,4 +1,4 @@
-// Package stage is what the examples run on: a Redis, and a list of what they checked.
+// Package stage provides the examples with a Redis, and with a list of their checks.
 package stage
 
 import (
