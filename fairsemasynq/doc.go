@@ -20,7 +20,7 @@
 // With a Semaphore or a Mutex a task holds its units until its handler returns or panics, also when asynq has given up the
 // task by then. The release is sent then; nothing waits for Redis to confirm it. A Limiter counts a task, and nothing is released.
 //
-// If the permit is lost, the context of the handler ends, and [context.Cause] of it is [fairsem.ErrLost]. What the handler returns then
+// If the permit is lost, the context of the handler ends, and [context.Cause] of it is [fairsem.ErrLost]. The result of the handler then
 // counts as always: nil is a success, and an error is a failure, which wraps ErrLost if it is that of the context. The work had
 // begun, and a task that always loses its permit must not go round for ever; if yours should, say so in Config.IsFailure.
 //
@@ -58,6 +58,6 @@
 // # When Redis does not answer
 //
 // Nothing is handled without a permit: tasks are rescheduled. The tasks that are under way go on until their permits are lost, which
-// is nine tenths of a TTL after the last renewal. If it is also the Redis of asynq, asynq cannot store what is rescheduled: after its
+// is nine tenths of a TTL after the last renewal. If it is also the Redis of asynq, asynq cannot store rescheduled tasks: after its
 // own lease of the task has expired, it counts a failure, as it does without this package.
 package fairsemasynq

@@ -15,11 +15,11 @@ const who = "fairsemasynq.Middleware"
 // Middleware returns a middleware, for [asynq.ServeMux.Use], that handles the tasks which limit lets through and reschedules the others;
 // see the package. The limit must be nil if Options.LimitOf is set. The error is [fairsem.ErrInvalid].
 //
-// It changes RetryDelayFunc, IsFailure, ErrorHandler and BaseContext of config, so that asynq does not count what is rescheduled as a
-// failure. Those that config has are called for everything else, so set them before. The server must be made with config
+// It changes RetryDelayFunc, IsFailure, ErrorHandler and BaseContext of config, so that asynq does not count a rescheduled task as a
+// failure. The functions that config has already are called for everything else, so set them before. The server must be made with config
 // afterwards; on any other server every task fails. Several middlewares may share a config.
 //
-// A task passes the middlewares of a mux in the order of Use. What comes before this one sees a [*RescheduleError] for each task
+// A task passes the middlewares of a mux in the order of Use. A middleware before this one sees a [*RescheduleError] for each task
 // that is rescheduled, and must return it, or an error that wraps it.
 func Middleware(config *asynq.Config, limit Limit, opts Options) (asynq.MiddlewareFunc, error) {
 	if config == nil {
@@ -58,7 +58,7 @@ func isLast(ctx context.Context) bool {
 	return known && retried >= most
 }
 
-// RescheduleError is what the middleware returns for a task that is rescheduled. Unwrap returns the reason, such as
+// RescheduleError is the error that the middleware returns for a task that is rescheduled. Unwrap returns the reason, such as
 // [fairsem.ErrNotAcquired] or [fairsem.ErrUnavailable]; a handler that returns one need not have a reason.
 // If a handler returns one for a task without retries left, or one that wraps asynq.SkipRetry or asynq.RevokeTask, asynq does not try
 // the task again, and Config.ErrorHandler is called.

@@ -75,7 +75,7 @@ func (s *clientStream) open(desc *grpc.StreamDesc, cc *grpc.ClientConn, method s
 			s.loan.End()
 		}
 	}()
-	if cc == nil { // what the stream is made by is not gRPC
+	if cc == nil { // the stream is not made by gRPC
 		context.AfterFunc(&s.loan.Scope, s.loan.End)
 	} else {
 		opts = append(opts[:len(opts):len(opts)], grpc.OnFinish(s.finished(cc)))
@@ -88,8 +88,9 @@ func (s *clientStream) open(desc *grpc.StreamDesc, cc *grpc.ClientConn, method s
 	return s, nil
 }
 
-// finished returns what gRPC calls once when a stream has ended, also if nobody reads it. An inner interceptor that retries can open
-// several: the end of one is that of s only if no other can follow, which is when the context or the connection ends, now or later.
+// finished returns the function that gRPC calls once when a stream has ended, also if nobody reads it. An inner interceptor that retries
+// can open several: the end of one is that of s only if no other can follow, which is when the context or the connection ends, now or
+// later.
 func (s *clientStream) finished(cc *grpc.ClientConn) func(error) {
 	return func(error) {
 		s.orphaned.Do(func() {

@@ -1,4 +1,4 @@
-// Package fairsemgrpc limits gRPC calls in all processes together: those that a server handles, and those that a client
+// Package fairsemgrpc limits gRPC calls in all processes together: the calls that a server handles, and the calls that a client
 // sends. The limit is a [fairsem.Semaphore] or a [fairsem.Mutex] (so many at once), or a [fairsem.Limiter] (so many in a window).
 //
 //	reports, err := client.Semaphore("reports", 4) // at most 4 at once, on all servers
@@ -10,7 +10,7 @@
 //	limited, err := fairsemgrpc.UnaryClientInterceptor(calls, fairsemgrpc.Options{})
 //	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(tls), grpc.WithChainUnaryInterceptor(limited))
 //
-// [Options.LimitOf] chooses a limit for each call, by its method, its metadata and what else is in its context, and
+// [Options.LimitOf] chooses a limit for each call, by its method, its metadata and other values of its context, and
 // [Options.Weight] its weight. An interceptor limits all calls, health checks included; see the example of
 // [UnaryServerInterceptor] for a service without a limit.
 //
@@ -46,9 +46,9 @@
 //	DeadlineExceeded, Canceled  the context of the call ended; without RetryInfo
 //	Internal           a mistake of the program, such as an invalid name: see [Options.OnRefused] for the error; without RetryInfo
 //
-// A weight that exceeds the limit is refused with ResourceExhausted and without RetryInfo. What a server sends has no part of the call
-// and no name of a limit. The error that a client interceptor returns has the same status, and wraps the error of fairsem, for
-// [errors.Is]; nothing was sent then. What the server answers, its own ResourceExhausted included, a client interceptor passes on.
+// A weight that exceeds the limit is refused with ResourceExhausted and without RetryInfo. The status that a server sends has no part of
+// the call and no name of a limit. The error that a client interceptor returns has the same status, and wraps the error of fairsem, for
+// [errors.Is]; nothing was sent then. A client interceptor passes on the server's answers, its own ResourceExhausted included.
 //
 // # When Redis does not answer
 //

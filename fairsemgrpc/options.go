@@ -35,7 +35,7 @@ type Options struct {
 	// a client. See also NoWait.
 	MaxWait time.Duration
 
-	// OnUnavailable is what happens to a call when Redis does not answer within MaxWait, or answers with an error of its own.
+	// OnUnavailable is the treatment of a call when Redis does not answer within MaxWait, or answers with an error of its own.
 	OnUnavailable Policy
 
 	// OnAdmitted is called for each call that Admit lets through without a permit, before it goes on. May be nil.
@@ -46,7 +46,7 @@ type Options struct {
 	OnRefused func(ctx context.Context, method string, err error)
 }
 
-// Policy is what happens to calls when Redis does not answer.
+// Policy is the treatment of calls when Redis does not answer.
 type Policy int
 
 const (
@@ -59,13 +59,13 @@ const (
 	Admit = Policy(gate.Admit)
 )
 
-// call is what a limit is for.
+// call is the call that a limit applies to.
 type call struct {
 	ctx    context.Context
 	method string
 }
 
-// interceptor is what the four have in common.
+// interceptor is the common part of the four interceptors.
 type interceptor struct {
 	gate      gate.Gate[call, Limit]
 	onRefused func(ctx context.Context, method string, err error) // nil: none

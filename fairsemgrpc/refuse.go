@@ -20,7 +20,7 @@ type refusal struct {
 	error
 }
 
-// GRPCStatus is what gRPC looks for.
+// GRPCStatus is the method by which gRPC finds the status of an error.
 func (r *refusal) GRPCStatus() *status.Status { return r.status }
 
 func (r *refusal) Unwrap() error { return r.error }
@@ -31,7 +31,7 @@ type public struct{ *refusal }
 
 func (p public) Error() string { return p.status.Message() }
 
-// publish returns what an interceptor of a server may return as err.
+// publish returns the form of err that an interceptor of a server may return.
 func publish(err error) error {
 	if r, is := err.(*refusal); is { //nolint:errorlint // an error around it is the handler's
 		return public{r}

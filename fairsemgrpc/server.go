@@ -12,7 +12,7 @@ import (
 // UnaryServerInterceptor returns an interceptor that handles the unary calls that limit lets through, and refuses the others; see
 // the package. The limit must be nil if Options.LimitOf is set. The error is [fairsem.ErrInvalid].
 //
-// It belongs behind interceptors that authenticate: what they refuse then takes no unit.
+// It belongs behind interceptors that authenticate: calls that they refuse then take no unit.
 func UnaryServerInterceptor(limit Limit, opts Options) (grpc.UnaryServerInterceptor, error) {
 	i, err := newInterceptor("UnaryServerInterceptor", limit, opts, gate.DefaultMaxWait)
 	if err != nil {
@@ -61,7 +61,7 @@ type serverStream struct {
 	received chan receipt
 }
 
-// receipt is what became of a message.
+// receipt is the outcome of receiving a message.
 type receipt struct {
 	err      error
 	panicked any // by a codec
@@ -99,7 +99,7 @@ func (s *serverStream) RecvMsg(m any) error {
 		if err := s.lost(); err != nil {
 			return err
 		}
-		got = <-s.received // what else ends the context ends the stream, too
+		got = <-s.received // any other end of the context ends the stream, too
 	}
 	if got.panicked != nil {
 		panic(got.panicked) // where the handler is, as without another goroutine

@@ -1,4 +1,4 @@
-// Package fairsemhttp limits HTTP requests in all processes together: those that a server handles, and those that a client
+// Package fairsemhttp limits HTTP requests in all processes together: the requests that a server handles, and those that a client
 // sends. The limit is a [fairsem.Semaphore] or a [fairsem.Mutex] (so many at once), or a [fairsem.Limiter] (so many in a window).
 //
 //	calls, err := client.Semaphore("llm-api", 20) // at most 20 at once, from all processes
@@ -36,10 +36,10 @@
 // A weight that exceeds the limit is refused without Retry-After. No part of the response is made of the request or of the name
 // of a limit. With a Limiter, the responses to requests that it let through, and those with status 429, have the field RateLimit-Policy
 // of draft-ietf-httpapi-ratelimit-headers-11: the limit that this process declares, which is not the one in force where another
-// process or an operator has set another. They also have the field RateLimit, with what is left of the limit in force, except a 429
+// process or an operator has set another. They also have the field RateLimit, with the remaining units of the limit in force, except a 429
 // whose turn is not known or never comes.
 //
-// A [Transport] returns the error of fairsem and has sent nothing. What the server answers, its own 429 and 503 included, it passes on.
+// A [Transport] returns the error of fairsem and has sent nothing. It passes on the server's answers, its own 429 and 503 included.
 //
 // # When Redis does not answer
 //

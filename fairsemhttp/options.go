@@ -35,7 +35,7 @@ type Options struct {
 	// for a Transport. See also NoWait.
 	MaxWait time.Duration
 
-	// OnUnavailable is what happens to a request when Redis does not answer within MaxWait, or answers with an error of its own.
+	// OnUnavailable is the treatment of a request when Redis does not answer within MaxWait, or answers with an error of its own.
 	OnUnavailable Policy
 
 	// OnAdmitted is called for each request that Admit lets through without a permit, before it is handled. May be nil.
@@ -45,12 +45,12 @@ type Options struct {
 	// returns the error instead.
 	OnRefused func(*http.Request, error)
 
-	// PolicyName is the name of the limit in what a Handler answers; "default" if empty. It is for all who send requests to see,
+	// PolicyName is the name of the limit in the responses of a Handler; "default" if empty. All clients can see it,
 	// so it is not the name of the limit in Redis. It must be printable ASCII.
 	PolicyName string
 }
 
-// Policy is what happens to requests when Redis does not answer.
+// Policy is the treatment of requests when Redis does not answer.
 type Policy int
 
 const (
@@ -63,7 +63,7 @@ const (
 	Admit = Policy(gate.Admit)
 )
 
-// gateOf returns what a Handler or a Transport limits requests with.
+// gateOf returns the gate of a Handler or a Transport.
 func gateOf(who string, limit Limit, o Options) gate.Gate[*http.Request, Limit] {
 	return gate.Gate[*http.Request, Limit]{
 		Who: who, Limit: limit, LimitOf: o.LimitOf, Weight: o.Weight,

@@ -21,7 +21,7 @@ type problem struct {
 
 const problemTypes = "https://iana.org/assignments/http-problem-types#"
 
-// refuse answers a request that was not let through. What it answers has no part of the request, and no name of a limit.
+// refuse answers a request that was not let through. The response has no part of the request, and no name of a limit.
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, g gate.Grant[Limit], err error) {
 	if h.onRefused != nil {
 		h.onRefused(r, err)
@@ -41,7 +41,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, g gate.Grant[Li
 	_ = json.NewEncoder(w).Encode(p) // a client that is gone needs no answer
 }
 
-// problem returns what a refused request is answered.
+// problem returns the response to a refused request.
 func (h *handler) problem(rate bool, err error) problem {
 	switch gate.VerdictOf(err) {
 	case gate.Busy:

@@ -14,8 +14,8 @@ import (
 // closed. It is safe for concurrent use; it must not be changed after the first call.
 //
 // Each call of RoundTrip acquires a permit. So do each redirect that an [http.Client] follows and each retry of a caller, but
-// not what Base does by itself. A caller that keeps one response open while it sends the next request holds two permits; with as many
-// such callers as units, all wait for each other.
+// not the requests that Base repeats by itself. A caller that keeps one response open while it sends the next request holds two permits;
+// with as many such callers as units, all wait for each other.
 type Transport struct {
 	// Base sends the requests. If nil, it is [http.DefaultTransport].
 	Base http.RoundTripper
@@ -106,7 +106,7 @@ func (t *Transport) send(r *http.Request, l *loan) (resp *http.Response, err err
 // loan is the permit of a request until it ends.
 type loan struct {
 	held.Loan
-	stop func() bool // of what closes a connection that was taken over; nil: there is none
+	stop func() bool // of the function that closes a connection that was taken over; nil: there is none
 }
 
 // end may be called any number of times.

@@ -74,7 +74,7 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return held.Conn(conn, w.exchange.permit, w.exchange.name, false), buffered, nil
 }
 
-// ReadFrom is what io.Copy uses; on TCP it is sendfile.
+// ReadFrom implements io.ReaderFrom, for io.Copy; on TCP it is sendfile.
 func (w *writer) ReadFrom(src io.Reader) (int64, error) { return io.Copy(w.ResponseWriter, src) }
 
 func (w *writer) WriteString(s string) (int, error) { return io.WriteString(w.ResponseWriter, s) }
@@ -84,5 +84,5 @@ type flusher struct{ *writer }
 
 func (w flusher) Flush() { w.ResponseWriter.(http.Flusher).Flush() }
 
-// FlushError is what an http.ResponseController uses.
+// FlushError is the method that an http.ResponseController uses.
 func (w flusher) FlushError() error { return http.NewResponseController(w.ResponseWriter).Flush() }

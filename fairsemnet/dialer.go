@@ -17,7 +17,7 @@ type Dialer struct {
 	// number of calls that wait.
 	Semaphore *fairsem.Semaphore
 
-	// Options change how connections are dialled, and what happens when a permit is lost. The zero value is the documented default.
+	// Options change how connections are dialled, and the effect of a lost permit. The zero value is the documented default.
 	Options Options
 
 	shared atomic.Pointer[sharedDB] // nil: OpenDB was not called
@@ -29,11 +29,11 @@ type Options struct {
 	// must not affect a connection that it has returned, as with [net.Dialer.DialContext].
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	// OnLost is what happens to an open connection whose permit is lost, or ends because the Client is closed.
+	// OnLost is the treatment of an open connection whose permit is lost, or ends because the Client is closed.
 	OnLost LossPolicy
 }
 
-// LossPolicy is what happens to a connection whose permit is lost.
+// LossPolicy is the treatment of a connection whose permit is lost.
 type LossPolicy int
 
 const (
@@ -52,7 +52,7 @@ const (
 // CloseWrite, CloseRead and SyscallConn if the dialled connection has them. Its method NetConn returns the dialled connection; for
 // TLS, it is that of [tls.Conn].
 //
-// After [Dialer.OpenDB] what the driver dials beside the connections of the DB, to cancel a query, takes no unit. Without OpenDB it waits
+// After [Dialer.OpenDB] a dial of the driver beside the connections of the DB, to cancel a query, takes no unit. Without OpenDB it waits
 // for one, as any dial does.
 //
 // An error of Options.Dial is returned as it is. The other errors are those of [fairsem.Semaphore.Acquire]; if the wait was in

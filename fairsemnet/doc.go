@@ -36,14 +36,14 @@
 // IdleConnTimeout of net/http. A pool that never closes an idle connection starves the processes that come after it.
 //
 // [Dialer.OpenDB] does better for database/sql: while another process waits, the DB closes idle connections, and released ones down to its
-// fair part; nobody else has to wait for what is not used.
+// fair part; no other process has to wait for unused units.
 //
 //	dialer := &fairsemnet.Dialer{Semaphore: connections}
 //	db, err := dialer.OpenDB(connector, fairsemnet.DBOptions{MaxOpen: 10})
 //
 // The connector is of a driver that dials with dialer.DialContext; docs/integrations.md has those of pgx, lib/pq and MySQL.
 //
-// Several such DBs of one Client share its part of the limit in the same way: what counts as another process for one is also another DB.
+// Several such DBs of one Client share its part of the limit in the same way: each counts the others as other processes.
 //
 // The pools of database/sql and of go-redis have a call wait for its own dial, although another connection of the pool has
 // become idle meanwhile; the pool of net/http uses that one. So the maximum of a pool (SetMaxOpenConns, PoolSize) should not be above the

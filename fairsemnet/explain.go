@@ -18,7 +18,7 @@ func (r *refusal) Unwrap() error   { return r.why }
 func (r *refusal) Timeout() bool   { return false }
 func (r *refusal) Temporary() bool { return false }
 
-// explain adds to the error of a wait in vain what is in use. It asks Redis once more, so it does nothing if Redis was silent.
+// explain adds the units in use to the error of a wait in vain. It asks Redis once more, so it does nothing if Redis was silent.
 func (d *Dialer) explain(err error) error {
 	inVain := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
 		errors.Is(err, fairsem.ErrNotAcquired) || errors.Is(err, fairsem.ErrQueueFull)

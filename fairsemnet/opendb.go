@@ -127,8 +127,8 @@ func (s *sharedDB) opened(p *fairsem.Permit) {
 	}
 }
 
-// sensor returns what may say that a call waits, and when to check without that; zero: no sooner. When all permits have brought their
-// messages, or while the DB may not open what it likes, checks are due as often as the permits are renewed.
+// sensor returns the sensor that may report a waiting call, and when to check without that; zero: no sooner. When all permits have brought
+// their messages, or while the DB may not open what it likes, checks are due as often as the permits are renewed.
 func (s *sharedDB) sensor() (sensor fair.Sensor, due time.Time) {
 	s.mu.Lock()
 	sensor = fair.SensorOf(maps.Keys(s.permits)) // of those that have ended, some may not be deleted yet
@@ -271,13 +271,13 @@ func (s *sharedDB) closeIdle() {
 	}
 }
 
-// limit has the DB close what is beyond a number of connections, when it is released, while more are open or being dialled.
+// limit has the DB close the connections beyond a number, when they are released, while more are open or being dialled.
 func (s *sharedDB) limit(n int64) {
 	s.capped, s.most = true, max(int(n), 1) // 0 would be any number
 	s.bound()
 }
 
-// bound makes the settings for limit. A DB counts a connection until it is closed, so those that pass has closed are beside the others.
+// bound makes the settings for limit. A DB counts a connection until it is closed, so the ones that pass has closed are beside the others.
 func (s *sharedDB) bound() {
 	most := s.most + s.passing
 	if s.stopGrow != nil {
@@ -287,8 +287,8 @@ func (s *sharedDB) bound() {
 	s.db.SetMaxIdleConns(min(most, s.options.maxIdle()))
 }
 
-// hasten has the DB also close what was idle for a while, for others that wait. Its only connection it would pass from call to call, so if
-// its part is less than one, that is not used for longer either.
+// hasten has the DB also close connections that were idle for a while, for others that wait. Its only connection it would pass from call to
+// call, so if its part is less than one, that is not used for longer either.
 func (s *sharedDB) hasten(part int64) {
 	o, pause := s.options, s.checks.Pause()
 	s.db.SetConnMaxIdleTime(min(pause, cmp.Or(o.MaxIdleTime, pause)))

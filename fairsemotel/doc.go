@@ -1,11 +1,11 @@
-// Package fairsemotel makes OpenTelemetry metrics and spans of what happens to the calls and permits of a program. The
+// Package fairsemotel makes OpenTelemetry metrics and spans of the calls and permits of a program. The
 // instruments are named as in the semantic conventions of connection pools.
 //
 //	observer, err := fairsemotel.New(fairsemotel.Options{})
 //	client, err := fairsem.New(rdb, fairsem.Options{Observer: observer.Observe})
 //
-// docs/metrics.md has a table of all instruments. They are of this process. What is in Redis, for all processes together, is what the
-// command "fairsem serve" exports for Prometheus.
+// docs/metrics.md has a table of all instruments. They are of this process. The state in Redis, of all processes together, is exported
+// for Prometheus by the command "fairsem serve".
 //
 // # Metrics
 //

@@ -71,7 +71,7 @@ func (m *maker) time(name, help string) metric.Float64Histogram {
 	return i
 }
 
-// What a metric or a span says beside its name.
+// Keys of the attributes of metrics and spans.
 const (
 	nameKey    = attribute.Key("fairsem.name")
 	weightKey  = attribute.Key("fairsem.weight")

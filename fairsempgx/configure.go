@@ -14,9 +14,9 @@ import (
 	"github.com/fairsem/fairsem/fairsemnet"
 )
 
-// Options change what happens when a permit is lost. The zero value is the documented default.
+// Options change the effect of a lost permit. The zero value is the documented default.
 type Options struct {
-	// OnLost is what happens to an open connection whose permit is lost, or ends because the Client is closed. With
+	// OnLost is the treatment of an open connection whose permit is lost, or ends because the Client is closed. With
 	// [fairsemnet.KeepOpen] an outage of Redis interrupts no query; there may then be more connections than the limit, until
 	// those without a permit are closed, by the age or idle time that the pool allows.
 	OnLost fairsemnet.LossPolicy
@@ -119,7 +119,7 @@ func beforeConnect(p *pool, tracer pgx.QueryTracer, user func(context.Context, *
 	}
 }
 
-// prepareConn has the pool drop connections whose permits were lost, and keeps the hook of the user from what is to be closed.
+// prepareConn has the pool drop connections whose permits were lost, and keeps the hook of the user from connections that are to be closed.
 func prepareConn(user func(context.Context, *pgx.Conn) (bool, error)) func(context.Context, *pgx.Conn) (bool, error) {
 	return func(ctx context.Context, c *pgx.Conn) (bool, error) {
 		l := linkOf(c)

@@ -18,7 +18,7 @@ import (
 	"github.com/fairsem/fairsem/internal/held"
 )
 
-// attempt is what one connection of the pool dials: once or, if the server refuses TLS or has several addresses, more often.
+// attempt is the dials for one connection of the pool: one or, if the server refuses TLS or has several addresses, more often.
 type attempt struct {
 	pool *pool
 	open pgconn.DialFunc

@@ -14,21 +14,21 @@
 // server never has more sessions of these pools than the limit. A request to cancel a query needs no permit.
 //
 // A call waits for a connection that another call of its pool releases, or for a permit to dial one, whichever comes first. If its
-// context ends before, the error says what is in use: 17 of 17 connections of "orders-db" are in use. A pool requests one permit
+// context ends before, the error has the use of the limit: 17 of 17 connections of "orders-db" are in use. A pool requests one permit
 // at a time, so pools take turns in the queue of the semaphore.
 //
 // A pool that others wait for closes connections: first those that are idle, then those that are released, until it has its
 // fair part. Idle ones that it did not need since the last check go in any case, down to MinConns. The parts are those of max-min
-// fairness between processes: nobody has more than another who waits, but for one connection where the limit cannot be divided.
+// fairness between processes: no process has more than another that waits, but for one connection where the limit cannot be divided.
 // When all have their parts, nothing is closed. A process that waits is noticed within a third of a TTL, and has its part
 // within two TTLs, if no query or transaction takes longer. With fewer units than processes that wait, connections go round.
 //
 // A process can keep more than its part: its MinConns, connections in long transactions, or permits that it acquired without a pool.
-// What it has is then left out, after two thirds of a TTL without a release, and the others share the rest: each has its part of that
+// Its connections are then left out, after two thirds of a TTL without a release, and the others share the rest: each has its part of that
 // within three TTLs.
 //
 // Several pools of one [fairsem.Client] share its part in the same way. To divide the limit between processes, pools of one process should
-// have one Client: what counts as a process is a Client.
+// have one Client: each Client counts as a process.
 //
 // Pools of a tenant that is at its TenantLimit share that limit. Other pools close nothing for its calls, which could not use it. While the
 // name is paused, nothing is closed for others.
@@ -43,9 +43,9 @@
 //
 // # Settings of the pool
 //
-// MaxConns bounds what one process can have; it may be as large as the limit. MinConns is kept whoever waits, so the sum over all
-// processes has to be less than the limit. MinIdleConns are opened if no call waits for what is free, and closed when one does.
-// MaxConnLifetime, MaxConnIdleTime, Reset and Close do what they always do. All hooks and tracers of the config stay, if they were set
+// MaxConns bounds the connections of one process; it may be as large as the limit. MinConns is kept even while others wait, so the sum over
+// all processes has to be less than the limit. MinIdleConns are opened if no call waits for free units, and closed when one does.
+// MaxConnLifetime, MaxConnIdleTime, Reset and Close work as always. All hooks and tracers of the config stay, if they were set
 // before [Configure]. A config is for one pool.
 //
 // The CallOptions of the semaphore are those of each request for a permit. MaxWait and MaxQueue end the wait of calls only while their pool
@@ -76,6 +76,6 @@
 // though pgx asks the server to cancel the query then. A server that does not end a session within five seconds is not waited for; one
 // that has not answered is waited for a quarter of a second, if pgx then dials another address.
 //
-// In the server, leave room for those who do not share the limit, such as superusers: they have
+// In the server, leave room for users that do not share the limit, such as superusers: they have
 // superuser_reserved_connections, and take slots of the others when these are used up.
 package fairsempgx

@@ -12,7 +12,7 @@ var errTwoPools = fmt.Errorf("%w: fairsempgx: one config was used for two pools:
 
 var errFull = errors.New("fairsempgx: the pool has MaxConns connections, with those that were hijacked or are being closed")
 
-// explain says what a call waited for in vain.
+// explain adds the cause of a wait in vain to its error.
 func (p *pool) explain(err error) error {
 	p.mu.Lock()
 	full, last := len(p.links) >= p.max, p.requests.err

@@ -30,11 +30,11 @@ type pool struct {
 
 	mu       sync.Mutex
 	pgx      *pgxpool.Pool
-	links    map[*link]struct{} // connections, those that are being closed included
+	links    map[*link]struct{} // connections, including those being closed
 	dials    int                // permits of dials under way, and of those to be repeated
 	spares   []*fairsem.Permit  // granted, not used yet
 	inFlight int                // calls that may take a connection, and have not yet
-	dialing  int                // of these: what dials
+	dialing  int                // of these: calls that dial
 	waiting  list.List          // of *call, first come, first served
 	stranded list.List          // of *stranded
 	closing  bool
@@ -53,7 +53,7 @@ type call struct {
 	wake     chan struct{} // something has changed; nil: the call has not waited
 	err      error         // why it gets no connection
 	inFlight bool
-	attempt  *attempt // what it dials
+	attempt  *attempt // its dials
 }
 
 type callKey struct{}
@@ -116,7 +116,7 @@ func (p *pool) enter(ctx context.Context, from *pgxpool.Pool) context.Context {
 	return c
 }
 
-// hasRoomLocked reports whether one more call would find an idle connection or a permit. What pgxpool says is the truth: it takes
+// hasRoomLocked reports whether one more call would find an idle connection or a permit. The figures of pgxpool are the truth: it takes
 // idle connections for its own checks, and a connection that is being released is not idle yet.
 func (p *pool) hasRoomLocked() bool {
 	now := p.pgx.Stat()

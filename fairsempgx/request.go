@@ -104,7 +104,7 @@ func (p *pool) tickLocked() {
 	}
 }
 
-// tick ends what no call wants any more, and wakes the first call, whatever was missed.
+// tick ends requests that no call wants any more, and wakes the first call, even if an event was missed.
 func (p *pool) tick() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/fairsem/fairsem/internal/held"
 )
 
-// share is what a pool knows of the other processes. It is guarded by the lock of the pool.
+// share is a pool's knowledge of the other processes. It is guarded by the lock of the pool.
 type share struct {
 	watching bool
 	pressed  bool          // others waited at the last check
@@ -36,8 +36,8 @@ func (p *pool) watchLocked() {
 	}
 }
 
-// sensor returns what may say that a call waits, and when to check without that; zero: no sooner. When all permits of a pool have brought
-// their messages, checks are due as often as it renews them.
+// sensor returns the sensor that may report a waiting call, and when to check without that; zero: no sooner. When all permits of a pool
+// have brought their messages, checks are due as often as it renews them.
 func (p *pool) sensor() (sensor fair.Sensor, due time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +67,7 @@ func (s *share) plan() {
 	s.checks.Next(pause)
 }
 
-// check queries holders and waiters, and closes what is beyond this pool's part.
+// check queries holders and waiters, and closes the connections beyond this pool's part.
 func (p *pool) check() {
 	ctx, cancel := context.WithTimeout(context.Background(), fair.CheckWait)
 	defer cancel()
@@ -122,7 +122,7 @@ func (p *pool) permitID() string {
 	return ""
 }
 
-// shed closes idle connections. What is then left to be closed is closed when it is released.
+// shed closes idle connections. Any others that are to be closed are closed when they are released.
 func (p *pool) shed() {
 	p.mu.Lock()
 	for len(p.spares) > 0 && p.share.toShed > 0 {

@@ -41,7 +41,7 @@ func (t *tracer) TraceAcquireStart(ctx context.Context, p *pgxpool.Pool, data pg
 	return t.pool.enter(ctx, p)
 }
 
-// TraceAcquireEnd ends what TraceAcquireStart began.
+// TraceAcquireEnd ends the call that TraceAcquireStart began.
 func (t *tracer) TraceAcquireEnd(ctx context.Context, p *pgxpool.Pool, data pgxpool.TraceAcquireEndData) {
 	if isInside(ctx) {
 		return

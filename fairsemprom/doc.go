@@ -1,13 +1,13 @@
-// Package fairsemprom makes Prometheus metrics of what happens to the calls and permits of a program: how long they wait and hold,
-// what they hold now, what was refused, what was lost, and how the program learned of its grants.
+// Package fairsemprom makes Prometheus metrics of the calls and permits of a program: how long they wait and hold,
+// the units held now, refusals, losses, and how the program learned of its grants.
 //
 //	observer, err := fairsemprom.New(fairsemprom.Options{})
 //	err = prometheus.Register(observer)
 //	client, err := fairsem.New(rdb, fairsem.Options{Observer: observer.Observe})
 //
-// docs/metrics.md has a table of all metrics. They are of this process, and their names begin with fairsem_client_. What is in Redis,
-// for all processes together, is what the command "fairsem serve" exports: fairsem_permits_limit, fairsem_oldest_waiter_age_seconds and
-// others. deploy/ has a Grafana dashboard and alert rules for both.
+// docs/metrics.md has a table of all metrics. They are of this process, and their names begin with fairsem_client_. The state in
+// Redis, of all processes together, is exported by the command "fairsem serve": fairsem_permits_limit, fairsem_oldest_waiter_age_seconds
+// and others. deploy/ has a Grafana dashboard and alert rules for both.
 //
 // # Labels
 //

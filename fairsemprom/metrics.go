@@ -8,7 +8,7 @@ import (
 	"github.com/fairsem/fairsem/internal/labels"
 )
 
-// metrics are what Prometheus reads. docs/metrics.md has the same names.
+// metrics are the metrics that Prometheus reads. docs/metrics.md has the same names.
 type metrics struct {
 	all []prometheus.Collector
 

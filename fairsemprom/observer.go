@@ -64,14 +64,14 @@ func checkBuckets(all []float64) error {
 	return nil
 }
 
-// Describe is what a [prometheus.Collector] needs.
+// Describe implements [prometheus.Collector].
 func (o *Observer) Describe(ch chan<- *prometheus.Desc) {
 	for _, c := range o.metrics.all {
 		c.Describe(ch)
 	}
 }
 
-// Collect is what a [prometheus.Collector] needs.
+// Collect implements [prometheus.Collector].
 func (o *Observer) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range o.metrics.all {
 		c.Collect(ch)

@@ -18,7 +18,7 @@
 // With a Semaphore or a Mutex a job holds its units until its worker returns or panics. The release is sent then; nothing waits for Redis
 // to confirm it. A Limiter counts a job, and nothing is released.
 //
-// If the permit is lost, the context of the worker ends, and [context.Cause] of it is [fairsem.ErrLost]. What the worker returns then
+// If the permit is lost, the context of the worker ends, and [context.Cause] of it is [fairsem.ErrLost]. The result of the worker then
 // counts as always: nil is a success, and an error is one of the attempts, and wraps ErrLost if it is that of the context. The work had
 // begun, and a job that always loses its permit must not go round for ever; a worker that wants it can return river.JobSnooze.
 //
@@ -40,12 +40,12 @@
 // A job that is cancelled leaves the queue of the limit at once, and so does every job of a client that is stopped with StopAndCancel,
 // which makes it available again; its attempt does not count. Stop waits for jobs that have begun, and for River these have: they wait on
 // for up to MaxWait, and are then worked on or rescheduled. So Stop takes up to MaxWait longer. Where that is too long, set
-// SoftStopTimeout, after which River does what StopAndCancel does.
+// SoftStopTimeout, after which River acts as in StopAndCancel.
 //
 // # How to choose MaxWait and the number of workers
 //
-// A job that waits occupies a worker, and a job that is rescheduled loses its position in the queue. With a MaxWait of a few times what a
-// job takes, some jobs always wait, and no unit is idle; with a much shorter one all jobs can be rescheduled at once.
+// A job that waits occupies a worker, and a job that is rescheduled loses its position in the queue. With a MaxWait of a few times the
+// duration of a job, some jobs always wait, and no unit is idle; with a much shorter one all jobs can be rescheduled at once.
 // Jobs of other kinds in the same queue of River want it short. The wait is no part of the timeout of the job.
 //
 // River takes a job for stuck when Config.RescueStuckJobsAfter has passed since it was fetched, and the wait counts there. That is 1 h more

@@ -13,7 +13,7 @@ import (
 // Middleware returns a middleware that lets those jobs be worked which limit lets through, and reschedules the others; see the package. The
 // limit must be nil if Options.LimitOf is set. The error is [fairsem.ErrInvalid].
 //
-// It is for Config.Middleware of a River client, or for what the Middleware method of a Worker returns. What comes before it sees
+// It is for Config.Middleware of a River client, or for the result of the Middleware method of a Worker. A middleware before it sees
 // an error that wraps a [river.JobSnoozeError] for each job that is rescheduled, and must return it, or an error that wraps it.
 func Middleware(limit Limit, opts Options) (rivertype.WorkerMiddleware, error) {
 	runner, err := jobs.New(jobs.Options[*rivertype.JobRow, Limit]{

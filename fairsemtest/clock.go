@@ -11,8 +11,8 @@ import (
 const maxAhead = 100 * 365 * 24 * time.Hour
 
 // Advance moves the server's clock, that of TIME and of the expiry of keys, ahead of the clock of the test. It is as if
-// the time had passed and all living processes had renewed their leases in it, also those with NoRefresh. What killed
-// processes had expires, and so do the grants of a Limiter. Waiters are granted the units within a millisecond or so. A
+// the time had passed and all living processes had renewed their leases in it, also those with NoRefresh. Permits and positions of killed
+// processes expire, and so do the grants of a Limiter. Waiters are granted the units within a millisecond or so. A
 // negative d fails the test, and so does a clock that would be more than 100 years ahead in all.
 func (s *Server) Advance(d time.Duration) {
 	s.tb.Helper()
@@ -39,7 +39,7 @@ func (s *Server) Advance(d time.Duration) {
 // now is called with mu held, and so is what follows.
 func (s *Server) now() time.Time { return time.Now().Add(s.ahead) }
 
-// renew has the leases of the living end later by d, and the keys with them. What a Limiter granted is no lease.
+// renew has the leases of the living end later by d, and the keys with them. A grant of a Limiter is no lease.
 func (s *Server) renew(sem semaphore, d time.Duration) {
 	lives, granted := false, map[string]float64{}
 	if strings.Contains(s.redis.HGet(sem.key(protocol.Meta), protocol.MetaDeclared), "/") {

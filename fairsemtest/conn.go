@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// conn is one end of a connection in memory. It is a [net.Pipe] with what a socket has and a pipe has
-// not: a buffer for what is written. Without one, a client that writes a long pipeline would wait for a
+// conn is one end of a connection in memory. It is a [net.Pipe] with a feature that only a
+// socket has: a buffer for writes. Without one, a client that writes a long pipeline would wait for a
 // server that waits for the client to read.
 type conn struct {
 	net.Conn
@@ -43,7 +43,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// flush sends what is written, until the connection is closed at either end.
+// flush sends the written bytes, until the connection is closed at either end.
 func (c *conn) flush() {
 	defer close(c.flushed)
 	for b := c.next(); b != nil; b = c.next() {

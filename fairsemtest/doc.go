@@ -10,12 +10,12 @@
 // # Time
 //
 // Run a test about time in a bubble of [testing/synctest], and create the server inside it. There time.Sleep moves the
-// clocks of the server and of all processes alike, and what happens in that time happens in its order: renewals, the loss
-// of what [Server.Kill] or [Server.Down] disconnected, and then the grant to the head of the queue. An hour takes half a
+// clocks of the server and of all processes alike, and the events of that time come in their order: renewals, the loss
+// of permits that [Server.Kill] or [Server.Down] disconnected, and then the grant to the head of the queue. An hour takes half a
 // second for each process that holds or waits with the default TTL, and ten milliseconds with a TTL of an hour.
 //
 // Outside a bubble the clocks of the processes run in real time, and a client trusts its lease by its own. So
-// [Server.Advance] moves the server's clock, which expires what dead processes left behind, and revokes nothing from the
+// [Server.Advance] moves the server's clock, which expires the permits and positions of dead processes, and revokes nothing from the
 // living. [Server.Expire] does that, and their permits end with [fairsem.ErrLost]. Both take effect within a millisecond
 // or so.
 //

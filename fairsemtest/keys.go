@@ -9,7 +9,7 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// What is in Redis: docs/protocol.md has a table of the keys. All of this is called with mu held.
+// The keys in Redis: docs/protocol.md has a table of them. All functions here are called with mu held.
 
 // semaphore is a name, with the prefix of its keys.
 type semaphore struct {

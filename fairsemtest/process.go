@@ -10,7 +10,7 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// process is what shares a pool of connections.
+// process is the clients that share a pool of connections.
 type process struct {
 	server *Server
 	name   string // of its connections, by CLIENT SETNAME
@@ -39,7 +39,7 @@ func (p *process) dial(context.Context, string, string) (net.Conn, error) {
 	return near, nil
 }
 
-// hangUp ends all connections. What is on its way is lost.
+// hangUp ends all connections. Data in flight is lost.
 func (p *process) hangUp() {
 	for _, c := range p.conns {
 		_ = c.Close() // it may be closed already
@@ -54,7 +54,7 @@ func (p *process) meetClient(command []string) {
 	}
 }
 
-// reconnect lets the process release what it has, at the end of the test.
+// reconnect lets the process release its permits, at the end of the test.
 func (p *process) reconnect() {
 	p.server.mu.Lock()
 	defer p.server.mu.Unlock()

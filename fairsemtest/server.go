@@ -25,7 +25,7 @@ type Server struct {
 
 	running atomic.Pointer[server.Peer] // whose script is running
 
-	// mu is held while a script runs: what the test does comes between two of them. It guards what follows.
+	// mu is held while a script runs: steps of the test come between two scripts. It guards the fields below.
 	mu          sync.Mutex
 	ahead       time.Duration // of the clock of this process
 	down        bool
@@ -100,7 +100,7 @@ func (s *Server) newProcess() *process {
 		Dialer:     p.dial,
 		ClientName: p.name,
 		PoolSize:   poolSize,
-		// What a miniredis refuses. The second would also have Addr looked up, outside of any bubble.
+		// A miniredis refuses both. The second would also have Addr looked up, outside of any bubble.
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
