@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// account is on whose account a ticket is, and what its caller declares of that tenant. The zero value declares nothing: it is that of
-// a call which names no tenant.
+// account is the tenant that a ticket is charged to, and the share and limit that its caller declares for it. The zero value declares
+// nothing: it is that of a call which names no tenant.
 type account struct {
 	tenant string
 	share  int64 // 0: it declares nothing
 	limit  int64
 }
 
-// isDefault reports whether it declares what holds for a tenant of which nothing was declared.
+// isDefault reports whether it declares the share and limit of a tenant for which nothing was declared.
 func (a account) isDefault() bool { return a.share <= 1 && a.limit == 0 }
 
 // explain adds to the error of a call for so many units, which declared that limit of the name, which queue or limit it is about. Redis

@@ -46,7 +46,7 @@ type Permits struct {
 // wait for the first: request all units of a name together. On two servers no order is the same in all processes: use
 // another name or Prefix on one of them.
 //
-// A [Limiter] has no requests, because what it grants is never released. Call it when AcquireAll has returned.
+// A [Limiter] has no requests, because its grants are never released. Call it when AcquireAll has returned.
 func AcquireAll(ctx context.Context, requests ...Request) (*Permits, error) {
 	order, err := inOrder(ctx, requests)
 	if err != nil {
@@ -98,7 +98,7 @@ func inOrder(ctx context.Context, requests []Request) ([]int, error) {
 	return order, nil
 }
 
-// compare orders requests by what all processes know of them.
+// compare orders requests by properties that are the same in all processes.
 func (r Request) compare(other Request) int {
 	return cmp.Or(cmp.Compare(r.sem.name, other.sem.name), cmp.Compare(r.sem.client.keyspace.Prefix, other.sem.client.keyspace.Prefix))
 }
@@ -166,7 +166,7 @@ func (p *Permits) Context() context.Context { return jointContext{p.mustExist().
 // List returns the permits in the order of the requests. The release of one of them ends Context.
 func (p *Permits) List() []*Permit { return slices.Clone(p.mustExist().list) }
 
-// mustExist panics with a clear message for what a failed call returns beside its error.
+// mustExist panics with a clear message for the value that a failed call returns beside its error.
 func (p *Permits) mustExist() *Permits {
 	if p == nil || p.cancel == nil {
 		panic("fairsem: there are no permits: check the error of AcquireAll")

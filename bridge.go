@@ -19,7 +19,7 @@ func waitAndQuote(ctx context.Context, limiter any, n int64) (remaining int64, e
 	switch {
 	case err != nil && (t == nil || !t.refused): // Redis did not say it
 		return -1, err
-	case t.position != 0: // what was left when it joined the queue says nothing any more, and others may wait
+	case t.position != 0: // the units available when it joined the queue are outdated, and others may wait
 		return 0, err
 	}
 	return t.quoted.available, err

@@ -31,7 +31,7 @@ func (i *Inspector) SetLimit(ctx context.Context, limit int64) error {
 	return i.wrap("set-limit", i.pin(ctx, protocol.PinAt(limit)))
 }
 
-// ResetLimit removes what SetLimit has set, so that the limit declared last holds again. Where none is set no limit changes; Redis keeps
+// ResetLimit removes the limit of SetLimit, so that the limit declared last holds again. Where none is set no limit changes; Redis keeps
 // the time of the call for some 20 s, against late copies of others. It is otherwise like SetLimit.
 func (i *Inspector) ResetLimit(ctx context.Context) error {
 	return i.wrap("reset-limit", i.pin(ctx, protocol.Unpin))

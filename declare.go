@@ -28,8 +28,8 @@ type memory struct {
 	forgot   bool      // more than now and old have was remembered
 }
 
-// handle is what a Semaphore is made with, or a tenant of a name, which has no limit: calls of all handles on the name declare the same of
-// it.
+// handle is the name and limit of a Semaphore, or a tenant of a name, which has no limit: calls of all handles on the name declare the
+// same of it.
 type handle struct {
 	name   string
 	spec   protocol.LimitSpec
@@ -41,13 +41,13 @@ type handle struct {
 type firstUse struct {
 	here    time.Time
 	server  int64
-	account account // of a tenant: what was used
+	account account // of a tenant: the account that was used
 }
 
 // rememberedDeclarations is how many at least are remembered, and half of how many at most.
 const rememberedDeclarations = 1 << 14
 
-// declare returns what to send about a handle.
+// declare returns the declaration to send for a handle.
 func (d *declarations) declare(name string, q protocol.LimitSpec) protocol.Declaration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -59,8 +59,8 @@ func (d *declarations) declare(name string, q protocol.LimitSpec) protocol.Decla
 }
 
 // declareTenant returns how long after the first use of a limit, or before it, its tenant was first declared as it is in a call. asked
-// is when that was made. A call is repeated after its position was lost, and a permit restored long after it was acquired: what a later call
-// has declared stays newer.
+// is when that was made. A call is repeated after its position was lost, and a permit restored long after it was acquired: the
+// declaration of a later call stays newer.
 func (d *declarations) declareTenant(name string, q protocol.LimitSpec, a account, asked time.Time) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -73,7 +73,7 @@ func (d *declarations) declareTenant(name string, q protocol.LimitSpec, a accoun
 }
 
 // useLocked returns when a handle that is used at a time was first used, after it was last used with another account. One that may have
-// been forgotten is as old as forgotten says: a limit as the client; a tenant as what is remembered, because it may have had another share.
+// been forgotten is as old as forgotten says: a limit as the client; a tenant as the memory, because it may have had another share.
 func (d *declarations) useLocked(m *memory, h handle, a account, at, forgotten time.Time) firstUse {
 	use, known := m.find(h)
 	switch {

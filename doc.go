@@ -17,13 +17,13 @@
 //
 // [Client.Mutex] and [Client.RWMutex] are locks built on a semaphore. [Client.Limiter] limits how often something happens
 // instead of how many at once. [AcquireAll] acquires units of several names in one order, so that callers never
-// wait for each other in a circle. What follows about permits holds for locks, too. [Client.Inspect] shows what is held under a
-// name and changes it.
+// wait for each other in a circle. The statements about permits below hold for locks, too. [Client.Inspect] shows the holders and
+// waiters of a name, and changes its state.
 //
 // # What is not promised
 //
 // A permit is a lease. Its context ends before Redis can grant its units to another caller. But a process that is paused
-// (stopped, swapped out, its machine suspended) does not see its context end. What it does when it continues, or sent
+// (stopped, swapped out, its machine suspended) does not see its context end. The calls that it makes when it continues, or has sent
 // before, may collide with the work of the next holder. Where that matters, let the store that is written to refuse
 // any fencing token lower than one it has seen: see [Permit.Token]. [Permit.Context] says when the loss is reported after a
 // machine was suspended.
@@ -36,10 +36,10 @@
 // A virtual machine that its host pauses may notice nothing. One that is cloned from a live snapshot shares its client id
 // with its twin, and both rely on the same permits. Create Clients after cloning.
 //
-// A server may forget what it granted: all of it after a restart without persistence, the most recent part after a failover.
-// The processes that are connected restore it before the server grants anything new. A holder
+// A server may forget its grants: all of them after a restart without persistence, the most recent part after a failover.
+// The processes that are connected restore them before the server grants anything new. A holder
 // that is stopped or disconnected at that time cannot. Until its lease ends, more units than the limit may then be in use,
-// unless [Options.Grace] is as long as the TTL. What is deleted from a running server is restored only as far as it still
+// unless [Options.Grace] is as long as the TTL. Data deleted from a running server is restored only as far as it still
 // fits. Servers that accept writes in two places at once are not supported. Neither is an eviction policy that may
 // delete the keys: use noeviction.
 //
@@ -58,7 +58,7 @@
 // tokens increase with every grant on a name. No two holders have the same number, and the tokens of each number increase. When
 // Acquire returns a permit, it is valid for at least another tenth of its TTL. A holder is notified of a loss before its units can
 // be granted to anyone else. [Inspector.Evict] is the exception: the units and their numbers are free immediately, and the holder
-// is notified right after. No two names interfere. A script that fails half-way grants nothing, and what it left behind expires.
+// is notified right after. No two names interfere. A script that fails half-way grants nothing, and its partial writes expire.
 // Without an answer from Redis nothing is granted.
 //
 // Liveness. The units of a process that was killed are granted again within a TTL and half a second, however many dead

@@ -52,7 +52,7 @@ func (e *events) close() {
 	}
 	e.calls.Lock()
 	e.await()
-	e.goOn(nil) // with what was queued since the goroutines ended; not in this one, which the observer may end
+	e.goOn(nil) // with the events queued since the goroutines ended; not in this one, which the observer may end
 	e.await()
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -122,7 +122,7 @@ func (e *events) nextBatch() (batch []Event) {
 	return batch
 }
 
-// record does what slog.Logger does, with the time of the event.
+// record works like slog.Logger, with the time of the event.
 func (e *events) record(ev Event) {
 	if e.log == nil {
 		return

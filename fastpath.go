@@ -2,10 +2,10 @@ package fairsem
 
 import "github.com/fairsem/fairsem/internal/protocol"
 
-// fastPath knows which plain scripts may answer calls about a name, by what its replies say. A plain call that is in vain
+// fastPath knows which plain scripts may answer calls about a name, by the server's replies. A plain call that is in vain
 // costs a second round trip.
 type fastPath struct {
-	plain                   protocol.Plain // what the last reply said
+	plain                   protocol.Plain // of the last reply
 	withQueue, withoutQueue trust          // in those for names that may have waiters, and in the others
 }
 
@@ -30,7 +30,7 @@ func (t *trust) missed() {
 	}
 }
 
-// kind is what the next call may be.
+// kind is the kind of script that the next call may use.
 func (s *fastPath) kind() protocol.Plain {
 	switch {
 	case s.plain == protocol.PlainWithoutQueue && s.withoutQueue.wait == 0:
@@ -56,7 +56,7 @@ func (s *fastPath) trusted(script *protocol.Script) *trust {
 	return &s.withoutQueue
 }
 
-// learn is called with what a reply says, and the plain script that it is from, nil for a full one.
+// learn is called with a reply, and the plain script that it is from, nil for a full one.
 func (s *fastPath) learn(reply protocol.Reply, from *protocol.Script) {
 	s.plain = reply.Plain
 	if from != nil {

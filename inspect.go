@@ -74,13 +74,13 @@ type Ticket struct {
 	unread error // why Label cannot be read; nil: it was
 }
 
-// Inspector shows what is in Redis under one name, and changes it, for dashboards and operators. The name may be that of a
+// Inspector shows the state of one name in Redis, and changes it, for dashboards and operators. The name may be that of a
 // Semaphore, a Mutex, an RWMutex, a Limiter or a Weighted, of this process or of another. An Inspector declares no limit and
 // holds nothing. It is safe for concurrent use.
 type Inspector struct {
 	client *Client
 	name   string
-	spec   protocol.LimitSpec // of the Semaphore or the like that it is part of: what Status says where no process has declared a limit
+	spec   protocol.LimitSpec // of the Semaphore or the like that it is part of: for Status where no process has declared a limit
 
 	ofTenant bool // that handle is for the calls of a tenant
 }
@@ -184,7 +184,7 @@ func (i *Inspector) Waiters(ctx context.Context) iter.Seq2[Ticket, error] {
 	return i.list(ctx, protocol.Queue)
 }
 
-// Tenant is what a tenant of a name has. See [CallOptions].
+// Tenant is the state of a tenant of a name. See [CallOptions].
 type Tenant struct {
 	Name       string
 	Share      int64         // 1 where no call has declared another

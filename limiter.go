@@ -48,7 +48,8 @@ func (c *Client) Limiter(name string, limit int64, per time.Duration) (*Limiter,
 // position in the queue. NoRefresh is for permits; with it calls return [ErrInvalid].
 func (l *Limiter) With(o CallOptions) *Limiter { return newLimiter(l.semaphore.With(o)) }
 
-// Declared returns what l declares with its first operation: the limit and the length of the window. Status has the limit in force.
+// Declared returns the declaration that l makes with its first operation: the limit and the length of the window. Status has the limit in
+// force.
 func (l *Limiter) Declared() (limit int64, per time.Duration) {
 	if l == nil || l.Inspector == nil {
 		return 0, 0
@@ -61,7 +62,7 @@ func newLimiter(s *Semaphore) *Limiter { return &Limiter{s.Inspector, s} }
 // Wait waits until n units are granted. Redis says when that will be, and Wait asks for nothing until then. If its turn comes
 // after CallOptions.MaxWait or the deadline of ctx, it returns a [*WaitError] at once, but not in a grace period, and not with a
 // HeadStart, when its turn is not known before it is in the queue. For a paused name it assumes that the pause ends in a TTL. The
-// other errors are those of Acquire. After an error nothing counts; what Redis may have granted meanwhile is released, if it answers
+// other errors are those of Acquire. After an error nothing counts; units that Redis may have granted meanwhile are released, if it answers
 // again within a TTL and the window, or a minute where the window is longer.
 func (l *Limiter) Wait(ctx context.Context, n int64) error {
 	_, err := l.acquire(ctx, "wait", n, inQueue)
@@ -72,8 +73,8 @@ func (l *Limiter) Wait(ctx context.Context, n int64) error {
 // [Semaphore.TryAcquire]. A refusal is not an error and counts for nothing. Like TryAcquire it waits for the answer of Redis, also
 // for the end of [Options.Grace]. With more than 150 waiters or holders, some of which weigh more than 1, RetryAfter is a lower
 // bound: the call can be refused again then, with a new RetryAfter. So it is where tenants share the name: it counts the waiters of
-// the tenant, but no other tenant that may come first, nor what stays free before a waiter that weighs more. It is too long only if a
-// waiter leaves or expires meanwhile.
+// the tenant, but no other tenant that may come first, nor the units that stay free before a waiter that weighs more. It is too long only
+// if a waiter leaves or expires meanwhile.
 // The errors are those of TryAcquire, but [ErrNotAcquired] only where CallOptions.MaxWait passed before Redis could say yes or no.
 func (l *Limiter) Allow(ctx context.Context, n int64) (Decision, error) {
 	t, err := l.acquire(ctx, "allow", n, atOnce)

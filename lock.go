@@ -3,7 +3,7 @@ package fairsem
 import "context"
 
 // Locks are semaphores under another name: a [Mutex] has a limit of 1, and the writer of an [RWMutex] acquires all units.
-// There is no second mechanism, so what this package promises about permits holds for locks.
+// There is no second mechanism, so the promises of this package about permits hold for locks.
 
 // Mutex is a distributed lock: one holder at a time, first come, first served. It is safe for concurrent use.
 //

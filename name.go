@@ -10,7 +10,7 @@ import (
 )
 
 // nameState is the state of one semaphore in this process: its own tickets. The limit, the queue and the permits of other
-// processes are only in Redis. What changes it is in state.go, restore.go and reduce.go; what it sends is in request.go.
+// processes are only in Redis. Its transitions are in state.go, restore.go and reduce.go, its requests in request.go.
 //
 // Locks are taken in this order: nameState.mu, then those of pipeline, scheduler, Client, declarations or servers, then
 // hold.mu, then those of events and of Weighted's losses, and last that of goroutines. Those of pubsub are held for nothing
@@ -43,7 +43,7 @@ type nameState struct {
 	fastPath     fastPath             // to the plain scripts
 }
 
-// host is what the names of a Client share.
+// host is the part of a Client that its names share.
 type host struct {
 	ttl       time.Duration
 	grace     time.Duration
@@ -60,7 +60,7 @@ type host struct {
 	retired   func(name *nameState)                    // called by a state that retires
 }
 
-// hub is what a name needs of a [pubsub.Hub].
+// hub is the part of a [pubsub.Hub] that a name needs.
 type hub interface {
 	Start()            // with the first ticket that waits or holds
 	Watch(name string) // makes sure that the end of the server of that name is noticed

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Observer receives what happens to the calls and permits of a Client, for metrics and traces.
+// Observer receives the events of the calls and permits of a Client, for metrics and traces.
 //
 // It is called by one goroutine at a time, some time after the fact: the At of an event says when it happened. It delays no
 // call. Events wait in memory and are never dropped, so an observer that is permanently slower than its events
@@ -21,10 +21,10 @@ type Observer func(Event)
 // [ReconnectedEvent] and [UnreturnedEvent]. Later versions may have more of them, and more fields.
 //
 // Each call that asks a semaphore or a lock for a permit before Close, with arguments that are in order
-// and a context that has not ended, ends with exactly one GrantedEvent or NotAcquiredEvent: with what it returns. A weight above the
+// and a context that has not ended, ends with exactly one GrantedEvent or NotAcquiredEvent, as its result says. A weight above the
 // TenantLimit of the same call is not in order.
 // Each GrantedEvent is followed by exactly one ReleasedEvent or LostEvent with the same ID, at Close at the latest:
-// LostEvent if that is what Release says, or would. A call of a [Limiter], which gives no permits, ends with
+// LostEvent if Release reports the loss, or would. A call of a [Limiter], which gives no permits, ends with
 // one AllowedEvent or NotAcquiredEvent. Events with one ID come in the order in which they happened.
 //
 // [Options.Logger] gets the same, as records with the time and the context of the event. The
@@ -46,7 +46,7 @@ type Event interface {
 	headline() headline
 }
 
-// headline is what all log records have.
+// headline is the common part of all log records.
 type headline struct {
 	ctx     context.Context
 	at      time.Time
@@ -78,8 +78,8 @@ type WaitStartedEvent struct {
 	Weight  int64           // units requested
 }
 
-// PositionLostEvent is sent when what a call had in Redis has expired, its position in the queue or a permit that it had
-// not seen yet, because this process or Redis stood still for too long, or when a waiting call was removed from the queue because the
+// PositionLostEvent is sent when the position of a call in the queue, or a permit that it had not seen yet, has expired in
+// Redis, because this process or Redis stood still for too long, or when a waiting call was removed from the queue because the
 // limit was lowered below its weight. The call asks again, with another ID: at the end of the queue, or for its ErrExceedsLimit.
 type PositionLostEvent struct {
 	At      time.Time
@@ -130,7 +130,7 @@ type NotAcquiredEvent struct {
 	Weight  int64
 	Queued  bool
 	Waited  time.Duration
-	Err     error // as it is returned, but of Weighted and AcquireAll what they have from the call on the one name; from Allow, ErrNotAcquired
+	Err     error // as it is returned, but of Weighted and AcquireAll the error of the call on the one name; from Allow, ErrNotAcquired
 }
 
 // ReleasedEvent is sent when the release of a permit, by its holder or by Close, is complete.
@@ -181,7 +181,7 @@ type DisconnectedEvent struct {
 	Err     error
 }
 
-// ReconnectedEvent is sent when a subscription is there again. The client asks for what it missed.
+// ReconnectedEvent is sent when a subscription is there again. The client queries the state that it missed.
 type ReconnectedEvent struct {
 	At      time.Time
 	Channel string

@@ -37,10 +37,10 @@ type Options struct {
 	// again after at most one TTL. A process that cannot reach Redis loses its permits after nine tenths of it.
 	TTL time.Duration
 
-	// Label is what operators see beside a permit, at most 256 bytes; "<hostname>:<pid>" if empty.
+	// Label is the text that operators see beside a permit, at most 256 bytes; "<hostname>:<pid>" if empty.
 	Label string
 
-	// Logger receives a record for every Event; see [Event] for messages and levels. What a call cannot return is at Warn or
+	// Logger receives a record for every Event; see [Event] for messages and levels. Events that no call can return are at Warn or
 	// Info, the rest at Debug. Its handler is called like an [Observer] and before it; only Enabled is called by every
 	// caller. If nil, nothing is logged.
 	Logger *slog.Logger `json:"-"`
@@ -54,7 +54,7 @@ type Options struct {
 	WaitReplicas int
 
 	// Grace is how long a server that may have lost state, by a restart or a failover, grants nothing new, so that clients
-	// can restore what they have. If zero it is 1 s, or the TTL where that is shorter; at most the TTL.
+	// can restore their permits and positions. If zero it is 1 s, or the TTL where that is shorter; at most the TTL.
 	//
 	// One second is enough for a holder that sees its connection to that server break. It takes 5 s where a replica takes over
 	// in a cluster, because go-redis may search for the new primary for that long. A holder that does not see the break, because it
@@ -143,7 +143,7 @@ type CallOptions struct {
 
 	// Tenant is on whose account the units are: a customer, a queue, a user. Tenants share the limit fairly, however many calls
 	// of each wait: of those that wait, the next grant goes to the one that holds the fewest units per Share, and of its calls to
-	// the first. What nobody else wants a tenant can have alone, and nothing is taken from a holder. The empty Tenant
+	// the first. A tenant can have all units that no other tenant wants, and nothing is taken from a holder. The empty Tenant
 	// is one like any other. At most 128 bytes, any bytes.
 	Tenant string
 
@@ -160,7 +160,7 @@ type CallOptions struct {
 
 	// Numbered gives each unit of the permit a number, the lowest that is free: see [Permit.Number]. Calls with and without it can
 	// share a name; the units of the others have no numbers. For a Limiter, and for more than 1,000 units, which includes the writer
-	// of an RWMutex, the error is ErrInvalid. What a Weighted holds has numbers that only an Inspector shows.
+	// of an RWMutex, the error is ErrInvalid. The units of a Weighted have numbers that only an Inspector shows.
 	Numbered bool
 }
 
@@ -211,7 +211,7 @@ func (o CallOptions) checkTenant() error {
 	return nil
 }
 
-// account returns on whose account a call is, and what it declares of that tenant.
+// account returns the tenant that a call is charged to, and its declaration for that tenant.
 func (o CallOptions) account() account {
 	if o.Tenant == "" && o.Share == 0 && o.TenantLimit == 0 {
 		return account{}

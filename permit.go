@@ -61,7 +61,7 @@ func (p *Permit) Weight() int64 {
 	return t.keeps()
 }
 
-// mustExist panics with a clear message for what a failed call returns beside its error.
+// mustExist panics with a clear message for the permit that a failed call returns beside its error.
 func (p *Permit) mustExist() *ticket {
 	if p == nil || p.ticket == nil {
 		panic("fairsem: there is no permit: check the error of the call that should have returned one")

@@ -25,7 +25,7 @@ func (v *nameState) reduce(t *ticket, n int64) <-chan struct{} {
 	return p.confirmed
 }
 
-// reduceLocked sends Redis what was released of t. A renewal that is due, or due to a new epoch, goes first: a reduce
+// reduceLocked sends Redis the released units of t. A renewal that is due, or due to a new epoch, goes first: a reduce
 // renews nothing, and a series of parts would keep delaying the renewal.
 func (v *nameState) reduceLocked(t *ticket) {
 	switch {

@@ -23,7 +23,7 @@ func (t *ticket) reportWaiting(e *events) {
 	}
 }
 
-// reportGranted reports that the caller of t gets what it asked for.
+// reportGranted reports that the caller of t gets its units.
 func (t *ticket) reportGranted(e *events) {
 	if !t.observed {
 		return
@@ -77,7 +77,7 @@ func (t *ticket) reportLost(e *events, c *clock.Clock, why error) {
 }
 
 // reportEnd reports, once, the end of a permit that its caller had received. A grant of a rate limit has no end to report.
-// err is what the release reports.
+// err is the result of the release.
 func (t *ticket) reportEnd(e *events, c *clock.Clock, err error) {
 	if e == nil || t.reported || !t.hold.begun || t.countsInWindow() || !t.hold.isTaken() {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// requestKey is what operations must have in common to share a script call.
+// requestKey is the part that operations must have in common to share a script call.
 type requestKey struct {
 	script    *protocol.Script
 	spec      protocol.LimitSpec     // declared by the call
@@ -39,10 +39,10 @@ type request struct {
 	urgent   bool
 	bare     bool         // it is wanted without tickets: to reap and promote
 	ids      atomic.Int32 // how many tickets it has ever had, by their cost
-	plain    plainCall    // what it was sent as
+	plain    plainCall    // of the form in which it was sent
 }
 
-// plainCall is what a request assumed that was sent to a plain script.
+// plainCall is the assumption of a request that was sent to a plain script.
 type plainCall struct {
 	script *protocol.Script // nil: it was sent to the full one
 	knew   protocol.Known
@@ -129,7 +129,7 @@ func (r *request) isOfOneTenant() bool {
 	return true
 }
 
-// tenantsLocked returns what tickets of a request declare of their tenants: of each tenant, what is newest.
+// tenantsLocked returns the declarations of the tickets of a request for their tenants: for each tenant, the newest.
 func (r *request) tenantsLocked(tickets []*ticket) (all []protocol.TenantSpec) {
 	at := make(map[string]int)
 	for _, t := range tickets {

@@ -24,10 +24,10 @@ func (s *Semaphore) options() *CallOptions { return cmp.Or(s.opts, &noOptions) }
 // Semaphore returns a handle on the semaphore of that name, of which at most limit units are in use at once. It does no
 // I/O, and thousands of handles are fine. The name may be any 1 to 512 bytes, and must not start with "}".
 //
-// The limit belongs to the semaphore: what this client declares with its first operation replaces what other clients
-// declared before, and stays until a later client declares another limit. A client that goes back to a limit which it has used before
-// declares nothing. Once it has used 32,768 limits of names, any new one can be taken for such a limit. A lower limit revokes no permit;
-// no new permit is granted until enough units are released.
+// The limit belongs to the semaphore: the declaration that this client makes with its first operation replaces those
+// that other clients made before, and stays until a later client declares another limit. A client that goes back to a limit which it has
+// used before declares nothing. Once it has used 32,768 limits of names, any new one can be taken for such a limit. A lower limit revokes
+// no permit; no new permit is granted until enough units are released.
 //
 // The error is [ErrInvalid].
 func (c *Client) Semaphore(name string, limit int64) (*Semaphore, error) {
@@ -70,7 +70,7 @@ func (s *Semaphore) With(o CallOptions) *Semaphore {
 //
 // Other errors are [ErrNotAcquired] after CallOptions.MaxWait, [ErrExceedsLimit], [ErrQueueFull], [ErrEvicted],
 // [ErrInvalid], [ErrClosed], [ErrUnavailable], or an error of Redis that a retry cannot heal, such as a missing right. After any
-// error the caller holds nothing, and what is left in Redis expires within a TTL.
+// error the caller holds nothing, and its remaining entries in Redis expire within a TTL.
 func (s *Semaphore) Acquire(ctx context.Context, n int64) (*Permit, error) {
 	return s.acquire(ctx, "acquire", n, inQueue)
 }
@@ -111,7 +111,7 @@ func (s *Semaphore) do(ctx context.Context, op string, n int64, fn func(context.
 	return fn(leaseContext{inner, &p.ticket.hold, cancel})
 }
 
-// waitMode is what a call waits for.
+// waitMode is the event that a call waits for.
 type waitMode int
 
 const (

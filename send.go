@@ -81,7 +81,7 @@ func (r *request) Prepare(now clock.Instant) (c pipeline.Command, timeout time.D
 		return pipeline.Command{}, 0, false
 	}
 	if len(r.tickets) == 0 && r.key.script == protocol.AcquireScript {
-		r.key = requestKey{script: protocol.ReleaseScript, spec: r.key.spec} // of what it was to carry
+		r.key = requestKey{script: protocol.ReleaseScript, spec: r.key.spec} // of the acquire that it was to carry
 	}
 	timeout = pipeline.MaxTimeout
 	for _, t := range r.all() {
@@ -191,7 +191,7 @@ func (r *request) fullCallLocked(d protocol.Declaration) protocol.Call {
 	}
 }
 
-// claimsLocked returns what the tickets of a restore had, and moves the holders among them to the front.
+// claimsLocked returns the former state of the tickets of a restore, and moves the holders among them to the front.
 func (r *request) claimsLocked() (had protocol.Claims) {
 	slices.SortStableFunc(r.tickets, func(a, b *ticket) int {
 		return cmp.Compare(b.phase, a.phase) // waiting comes before holding
@@ -247,7 +247,7 @@ func (r *request) Done(response pipeline.Response, sent clock.Instant) (woken in
 	}
 	if err != nil {
 		if r.plain.script != nil {
-			v.fastPath.missed(r.plain.script) // whatever it was, a full call may work
+			v.fastPath.missed(r.plain.script) // whatever the error, a full call may work
 		}
 		v.failedLocked(r, err)
 	} else {

@@ -14,8 +14,8 @@ import (
 //
 //	asking ──> waiting ──> holding ──> leaving ──> removed
 //
-// Any phase can be skipped. Only what Redis says, in an answer or a message, moves a ticket forward, with exceptions that are
-// safe without it: its caller or Close can give it up, and a lease that ends also ends what the ticket has.
+// Any phase can be skipped. Only Redis, in an answer or a message, moves a ticket forward, with exceptions that are
+// safe without it: its caller or Close can give it up, and the end of a lease also ends the permit or position of the ticket.
 type phase uint8
 
 const (
@@ -73,7 +73,7 @@ type ticket struct {
 // PermitID is the id under which Redis knows t.
 func (t *ticket) PermitID() string { return t.id }
 
-// Units are what t asks for.
+// Units is the number of units that t requests.
 func (t *ticket) Units() int64 { return t.weight }
 
 // account is on whose account t is.
@@ -101,13 +101,13 @@ type grantNotice struct {
 	by    GrantedBy
 }
 
-// quote is what a rate limit returns besides yes or no.
+// quote is the answer of a rate limit besides yes or no.
 type quote struct {
 	available int64         // units
 	retry     time.Duration // until the answer would be yes
 }
 
-// parts are what the holder of a ticket has released of it while keeping the rest.
+// parts are the units that the holder of a ticket has released while keeping the rest.
 type parts struct {
 	released  int64  // units
 	sent      int64  // of these, in the operation in flight
@@ -240,7 +240,7 @@ func (t *ticket) whyOver(asleep time.Duration) error {
 // fill the memory in an outage, and have Redis remember all these calls after it.
 const longestDoubt = time.Minute
 
-// forgottenAt is when t, which is leaving, has expired in Redis: what an acquire without an answer is granted late still counts for the
+// forgottenAt is when t, which is leaving, has expired in Redis: a late grant of an acquire without an answer still counts for the
 // window of a rate.
 func (t *ticket) forgottenAt() time.Time {
 	return t.leftAt.Add(t.ttl + min(t.spec.Window, longestDoubt))

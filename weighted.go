@@ -20,7 +20,7 @@ import (
 //	sem := semaphore.NewWeighted(10)           // at most 10 in this process
 //	sem, err := client.Weighted("uploads", 10) // at most 10 in all processes together
 //
-// Units may be released in any split, however they were acquired. What was acquired with a handle must be released with the
+// Units may be released in any split, however they were acquired. Units acquired with a handle must be released with the
 // same handle. Its methods may be called from any goroutine.
 //
 // One thing differs: units are held on a lease, and a lease can be lost to a pause or a network outage, see [ErrLost]. These
@@ -42,7 +42,7 @@ type Weighted struct {
 	reporting bool          // a goroutine of the client reports them
 }
 
-// heldPermit is what the caller holds of one permit.
+// heldPermit is the units of one permit that the caller holds.
 type heldPermit struct {
 	permit *Permit
 	units  int64 // 0: released
@@ -104,7 +104,7 @@ func (c *Client) Weighted(name string, n int64) (*Weighted, error) {
 	return &Weighted{Inspector: s.Inspector, sem: s, held: make(heldPermits)}, nil
 }
 
-// With returns a handle on the same semaphore whose calls have these options. It holds nothing: what it acquires it releases, and
+// With returns a handle on the same semaphore whose calls have these options. It holds nothing: units that it acquires it releases, and
 // not w. So a tenant has a Weighted of its own.
 func (w *Weighted) With(o CallOptions) *Weighted {
 	if w.sem == nil {
@@ -117,7 +117,7 @@ func (w *Weighted) With(o CallOptions) *Weighted {
 // Acquire waits until n units are free and all earlier calls of the same tenant have been granted. Zero units are granted at once,
 // without asking Redis; a negative n panics.
 //
-// When ctx ends the error is ctx.Err(), and nothing is held. A done ctx wins over free units. The position in the queue, or what was
+// When ctx ends the error is ctx.Err(), and nothing is held. A done ctx wins over free units. The position in the queue, or a permit
 // granted meanwhile, is released in the background, so a TryAcquire right after it may still be refused because of it.
 // Other errors, which x/sync does not have, are [ErrEvicted], [ErrClosed], [ErrUnavailable], [ErrInvalid] for a nil ctx, or
 // an error of Redis that a retry cannot heal.
@@ -198,7 +198,7 @@ func (w *Weighted) hold(p *Permit) {
 //
 // Units that were lost count first, because they are no longer the caller's to release. For the others it returns once Redis
 // has confirmed the release, so that the next caller finds them free, or after a second, because it is usually deferred. It then
-// continues in the background, and what does not get through is free one TTL after the last renewal of its permit.
+// continues in the background, and units whose release does not get through are free one TTL after the last renewal of their permit.
 func (w *Weighted) Release(n int64) {
 	mustNotBeNegative(n)
 	parts := w.deduct(n)
@@ -213,14 +213,14 @@ func (w *Weighted) Release(n int64) {
 	}
 }
 
-// unitLoss is what a Release found to be lost.
+// unitLoss is the units that a Release found to be lost.
 type unitLoss struct {
 	units int64
 	why   error
 }
 
-// confirm waits for what was sent, reports what has failed, and returns what was lost. Close waits for it, but not for the function of the
-// user that is then told of the losses.
+// confirm waits for the releases that were sent, reports those that failed, and returns the lost units. Close waits for it, but not for the
+// function of the user that is then told of the losses.
 func (w *Weighted) confirm(parts []partialRelease) (lost []unitLoss) {
 	if w.sem.client.events.begin() {
 		defer w.sem.client.events.end()
@@ -237,7 +237,7 @@ func (w *Weighted) confirm(parts []partialRelease) (lost []unitLoss) {
 	return lost
 }
 
-// partialRelease is what one Release releases of one permit.
+// partialRelease is the part of one permit that one Release releases.
 type partialRelease struct {
 	permit *Permit
 	units  int64
@@ -282,7 +282,7 @@ func (p *partialRelease) released() error {
 	return p.permit.ticket.releaseErr
 }
 
-// deduct takes n units from those of the caller and returns what is to be released for them.
+// deduct takes n units from those of the caller and returns the parts of permits to release for them.
 func (w *Weighted) deduct(n int64) (all []partialRelease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -369,8 +369,8 @@ func (w *Weighted) takeEndings() (lost []*heldPermit) {
 	return lost
 }
 
-// lose counts what the caller still holds of these permits among the lost, and returns how many units that is, and how they were
-// lost. What a Release has deducted before is reported by that Release.
+// lose counts the units of these permits that the caller still holds among the lost, and returns how many they are, and how they were
+// lost. Units that a Release has deducted before are reported by that Release.
 func (w *Weighted) lose(all []*heldPermit) (n int64, why error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
