@@ -10,17 +10,17 @@ LINT = $(shell go env GOPATH)/bin/golangci-lint-$(LINT_VERSION)
 
 # FAIRSEM_REDIS_SERVER=valkey-server works too.
 SERVER = $(or $(FAIRSEM_REDIS_SERVER),redis-server)
-# What the tests start, each with the Debian package that has it.
+# Programs that the tests start, each with the Debian package that has it.
 PROGRAMS = $(SERVER):$(SERVER) tmux:tmux chromium:chromium zsh:zsh fish:fish less:less ps:procps groff:groff-base systemd-analyze:systemd prometheus:prometheus promtool:prometheus
 
-# What go builds is found in its cache by any other clone: compiling and linting a fresh one takes as long as one that is built already.
+# Any other clone finds the results of a build in go's cache: compiling and linting a fresh one takes as long as one that is built already.
 export GOFLAGS += -trimpath
 
 .DEFAULT_GOAL = help
 .NOTPARALLEL:
 .PHONY: test unit integration stress format lint fmt tidy api vuln fuzz compat bench bench-smoke chaos chaos-smoke model pictures release release-check binaries setup clean help
 
-# The linter and what it has to know of every dependency take 15 minutes of a processor to build, more than all that is tested. So a
+# The linter and its facts on every dependency take 15 minutes of a processor to build, more than all that is tested. So a
 # machine that has no linter yet does without it: go test then runs go vet.
 LINTED = $(if $(wildcard $(LINT)),lint)
 
@@ -33,14 +33,14 @@ test: setup ## everything CI checks; what make lint says, where it has been run 
 	@$(MAKE) --no-print-directory chaos-smoke
 	@$(if $(LINTED),,echo "golangci-lint did not run: make lint builds it")
 
-# What has goroutines that fairsem's users run gets the race detector; make stress runs everything with it. The tests of the scripts and
-# of releases have no goroutines, nor has what checks histories and what writes text. The bench, chaos and the examples are programs
+# Packages with goroutines that fairsem's users run get the race detector; make stress runs everything with it. The tests of the scripts and
+# of releases have no goroutines, nor has code that checks histories or writes text. The bench, chaos and the examples are programs
 # around the library, and the tests of the command mostly start it: a program that was built with the race detector takes four times as
 # long to start. Its other packages have it.
 UNRACED = $(shell go list ./internal/protocol ./internal/history ./internal/labels ./internal/machine ./release ./bench/... ./chaos/... \
 	./examples/... ./cmd/fairsem $(addprefix ./cmd/fairsem/internal/,announce change manual pictures render screen text))
 RACED = $(LONGEST) $(filter-out $(LONGEST) $(UNRACED),$(shell go list $(PACKAGES)))
-# What waits longest goes first: at the end nothing else would use the processors meanwhile.
+# The tests with the longest waits go first: at the end nothing else would use the processors meanwhile.
 LONGEST = $(shell go list . ./fairsempgx ./cmd/fairsem/internal/web ./cmd/fairsem/internal/doctor ./fairsemasynq ./fairsemhttp)
 
 # Random tests take fewer steps with -short, and tables have fewer rows; make stress and make compat run all of them. Three packages at
@@ -86,7 +86,7 @@ api: ## write down the exported API: release/api, with which the tests compare i
 vuln: ## govulncheck: known vulnerabilities in what any module calls
 	set -e; for dir in $(MODULES); do (cd $$dir; go run golang.org/x/vuln/cmd/govulncheck@$(VULN_VERSION) ./...); done
 
-# go test fuzzes one target at a time. What it finds it writes to testdata/fuzz, from where make test runs it too.
+# go test fuzzes one target at a time. It writes its findings to testdata/fuzz, from where make test runs them too.
 fuzz: FOR = 20s
 fuzz: ## every fuzz target for a while: make fuzz FOR=5m
 	set -e; for dir in . ./internal/protocol; do \
