@@ -28,7 +28,7 @@ func (w *world) beside(suffix string) *world {
 // twoNames returns two names, of which the first comes first, with a process that uses both.
 func twoNames(w *world) (c *fairsem.Client, a, b *world) {
 	a, b = w.beside("-a"), w.beside("-b")
-	return w.client(), a, b // the last to come is the first to go: Close waits for what is released in the background
+	return w.client(), a, b // the last to come is the first to go: Close waits for releases in the background
 }
 
 // allCall is an AcquireAll in a goroutine.

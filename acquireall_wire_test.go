@@ -13,7 +13,7 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// AcquireAll where time and the order of what is sent are exact.
+// AcquireAll where time and the order of requests are exact.
 
 func requestOf(c *Client, name string, o CallOptions) Request {
 	return (&Semaphore{Inspector: &Inspector{client: c, name: name, spec: protocol.LimitSpec{Limit: 5}}, opts: &o}).Request(1)

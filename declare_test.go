@@ -49,7 +49,7 @@ func TestManyTenantsDoNotMakeAnOldShareANewOne(t *testing.T) {
 	assert.LessOrEqual(t, d.declareTenant("api", q, plain, time.Now()), second)
 }
 
-// It counted as older than what others had declared in the meantime.
+// It counted as older than the declarations of others in the meantime.
 func TestShareThatIsFirstDeclaredAfterManyTenantsIsNew(t *testing.T) {
 	t.Parallel()
 	d := &declarations{began: time.Now()}
@@ -99,7 +99,7 @@ func TestShareThatChangesBackIsTheNewestWhateverLimitItsCallsDeclare(t *testing.
 }
 
 // A call that waits since before another share or limit was declared asks again when its position is lost, and a permit from before is
-// restored. That brought back what it had declared.
+// restored. That brought back its declaration.
 func TestCallFromBeforeAChangeDoesNotUndoIt(t *testing.T) {
 	t.Parallel()
 	d := &declarations{began: time.Now()}

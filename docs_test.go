@@ -302,7 +302,7 @@ func has(of reflect.Type, name string) bool {
 		return true
 	}
 	if of.Kind() == reflect.Pointer {
-		return false // what is exported are methods
+		return false // only its methods are exported
 	}
 	_, field := of.FieldByName(name)
 	return field

@@ -17,7 +17,7 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// How calls and the code of callers end where time, and the order of what is sent, are exact.
+// How calls and the code of callers end where time, and the order of requests, are exact.
 
 // Other requests left Redis less than half of the call, but Redis has not said no.
 func TestCallThatEndsWithoutAnAnswerSaysSoHoweverLateItWasSent(t *testing.T) {
@@ -232,7 +232,7 @@ func TestCloseReturnsThoughTheObserverEndsItsGoroutine(t *testing.T) {
 		c.events = newEvents(func(Event) { seen.Add(1); runtime.Goexit() }, nil, c.goroutines)
 		c.goroutines.Close()
 		for range 3 {
-			c.events.disconnected("channel", "", nil) // as for what Close abandons
+			c.events.disconnected("channel", "", nil) // as for a subscription that Close abandons
 		}
 		returned := false
 		var caller sync.WaitGroup
@@ -255,7 +255,7 @@ func TestLossesAreReportedAfterOnLostHasEndedItsGoroutine(t *testing.T) {
 			w.next().grantAll(int64(10 + i))
 			for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 				if f := w.next(); f != nil {
-					f.grantAll(0) // confirms the release of what was lost
+					f.grantAll(0) // confirms the release of the lost permit
 				}
 			}
 			synctest.Wait()

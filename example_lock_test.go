@@ -38,7 +38,7 @@ func (a *account) read() int64 {
 	return a.balance
 }
 
-// A process that was paused while another one got the lock would overwrite what that one wrote. The lock cannot prevent that.
+// A process that was paused while another one got the lock would overwrite the work of that one. The lock cannot prevent that.
 // The store can, by the token.
 func ExampleMutex_fencedWrite() {
 	client, stop := newClient()

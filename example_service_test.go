@@ -141,7 +141,7 @@ func ExampleSemaphore_With_maxWait() {
 	// Output: true <nil>
 }
 
-// workUntil starts jobs until ctx ends, for example by signal.NotifyContext, and returns when those that it has started
+// workUntil starts jobs until ctx ends, for example by signal.NotifyContext, and returns when the jobs that it has started
 // are done and Redis has confirmed that nothing is held any more.
 func workUntil(ctx context.Context, client *fairsem.Client, workers *fairsem.Semaphore, jobs <-chan func(context.Context)) error {
 	var running sync.WaitGroup
@@ -164,7 +164,7 @@ func workUntil(ctx context.Context, client *fairsem.Client, workers *fairsem.Sem
 	return client.Close() // releases what is still held, and waits until Redis has confirmed it
 }
 
-// When it is asked to stop, a process starts no new job, finishes those that it has started, and leaves nothing behind.
+// When it is asked to stop, a process starts no new job, finishes the jobs that it has started, and leaves nothing behind.
 func ExampleClient_Close() {
 	rdb, stop := startRedis()
 	defer stop()
@@ -205,7 +205,7 @@ func adapt(ctx context.Context, client *fairsem.Client, name string, overloaded 
 	return control.SetLimit(ctx, max(1, status.Declared/2))
 }
 
-// A limit that follows the health of what it protects.
+// A limit that follows the health of the backend.
 func ExampleClient_Inspect() {
 	client, stop := newClient()
 	defer stop()

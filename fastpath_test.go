@@ -188,7 +188,7 @@ func TestCallOfSeveralTenantsIsPlainWhereNobodyWaits(t *testing.T) {
 	})
 }
 
-// What is in vain too often without waiters may do with them.
+// A script that is in vain too often without waiters may work with them.
 func TestPlainScriptOfTenantsThatIsOftenInVainIsNotTried(t *testing.T) {
 	t.Parallel()
 	var s fastPath

@@ -52,14 +52,14 @@ func (w *world) network() (*fairsem.Client, *redistest.Proxy) {
 		if err == nil {
 			return
 		}
-		// A short lease may end before the network is back and Redis has confirmed the release. What arrives late expires.
+		// A short lease may end before the network is back and Redis has confirmed the release. The entry of a late call expires.
 		assert.ErrorIs(w.t, err, fairsem.ErrUnavailable)
 		w.awaitExpiry(there)
 	})
 	return c, proxy
 }
 
-// awaitExpiry waits until what a disconnected client left has expired. Its last release may have arrived when nobody waited for the
+// awaitExpiry waits until the entries of a disconnected client have expired. Its last release may have arrived when nobody waited for the
 // answer: as a plain call that was declined, or as a script that the server did not know.
 func (w *world) awaitExpiry(there *fairsem.Inspector) {
 	w.t.Helper()

@@ -154,7 +154,7 @@ func TestNothingIsGrantedBesideAHolderAfterAFailoverThatAnIdleProcessDidNotSee(t
 			require.ErrorIs(t, err, fairsem.ErrNotAcquired)
 			require.NoError(t, a.Client().Do(t.Context(), "wait", 1, 0).Err())
 
-			promote(t, b) // the replica lacks what is granted from here on
+			promote(t, b) // the replica lacks the grants from here on
 			p := w.must(holder.Acquire(t.Context(), 1))
 			busy.target.Store(nil)
 			for _, server := range []*redistest.Server{a, b} {

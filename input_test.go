@@ -374,10 +374,10 @@ func TestPasswordIsInNoError(t *testing.T) {
 	w.release(w.must(w.of(w.clientOn(w.as("default", right), fairsem.Options{}), 1).Acquire(t.Context(), 1)))
 }
 
-// A server repeats what it does not know, and that may be AUTH: it is often renamed.
+// A server repeats a command that it does not know, and that may be AUTH: it is often renamed.
 func TestPasswordThatAServerRepeatsIsInNoError(t *testing.T) {
 	w, server := privately(t, "--rename-command", "HELLO", "", "--rename-command", "AUTH", "")
-	const long = 100 // Redis repeats only the beginning of what is longer than 128 bytes
+	const long = 100 // Redis repeats only the beginning of a text longer than 128 bytes
 	for _, password := range []string{"correct-horse", strings.Repeat("battery-staple", long)} {
 		rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Password: password})
 		t.Cleanup(func() { assert.NoError(t, rdb.Close()) })

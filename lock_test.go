@@ -17,7 +17,7 @@ import (
 	"github.com/fairsem/fairsem/internal/history"
 )
 
-// Tests of Mutex and RWMutex. What they inherit from Semaphore is tested there.
+// Tests of Mutex and RWMutex. The methods inherited from Semaphore are tested there.
 
 const allUnits = 1_000_000_000 // the weight of the writer of an RWMutex
 
@@ -409,7 +409,7 @@ func TestLostLockEndsItsContextBeforeTheNextGrant(t *testing.T) {
 	})
 }
 
-// losesTheLock checks what is reported to a holder whose lease is not renewed.
+// losesTheLock checks the report to a holder whose lease is not renewed.
 func losesTheLock(
 	t *testing.T, w *world, get func(context.Context) (*fairsem.Permit, error),
 	do func(context.Context, func(context.Context) error) error,

@@ -374,7 +374,7 @@ func TestMissingRightToWaitLeavesNothingHeld(t *testing.T) {
 	w.eventually(func() bool { return w.status(s).Used == 0 }, "the unit is still in use without a holder")
 }
 
-// apart returns a world in its own cluster, with two processes. The name is on another master than the channel of the first
+// apart returns a world in its own cluster, with two processes. The name is on another primary than the channel of the first
 // process.
 func apart(t *testing.T, opts fairsem.Options) (w *world, cluster *redistest.Cluster, master *redistest.Server, holder, rival *fairsem.Semaphore) {
 	t.Helper()
@@ -398,7 +398,7 @@ func apart(t *testing.T, opts fairsem.Options) (w *world, cluster *redistest.Clu
 	return w, cluster, master, w.of(c, 1), w.of(w.clientOn(w.connect(), opts), 1)
 }
 
-// A holder that sends nothing notices the loss of its master by a connection that it keeps only for that.
+// A holder that sends nothing notices the loss of its primary by a connection that it keeps only for that.
 func TestHolderInAClusterOutlivesItsMasterWhereverItsSubscriptionIs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -406,7 +406,7 @@ func TestHolderInAClusterOutlivesItsMasterWhereverItsSubscriptionIs(t *testing.T
 		dies  func(t *testing.T, master, replica *redistest.Server)
 	}{
 		"restarted empty": {grace, func(t *testing.T, master, _ *redistest.Server) { restart(t, master) }},
-		// go-redis tries for some seconds to connect to the killed master, in either process.
+		// go-redis tries for some seconds to connect to the killed primary, in either process.
 		"replaced by a replica that lacks the state": {5 * grace, func(t *testing.T, master, replica *redistest.Server) {
 			require.NoError(t, replica.Client().ConfigSet(t.Context(), "replica-read-only", "no").Err())
 			require.NoError(t, replica.Client().FlushAll(t.Context()).Err())

@@ -101,7 +101,7 @@ func TestMapOfTheCodeHasEveryFileOfTheLibrary(t *testing.T) {
 	assert.ElementsMatch(t, files, listed)
 }
 
-// uses returns which files of the library use what others declare, methods included.
+// uses returns which files of the library use declarations of others, methods included.
 func uses(t *testing.T) map[string][]string {
 	t.Helper()
 	set := token.NewFileSet()
@@ -117,7 +117,7 @@ func uses(t *testing.T) map[string][]string {
 		files = append(files, file)
 	}
 	info := &types.Info{Uses: make(map[*ast.Ident]types.Object)}
-	conf := types.Config{Importer: noPackages{}, Error: func(error) {}} // what is imported does not matter here
+	conf := types.Config{Importer: noPackages{}, Error: func(error) {}} // imports do not matter here
 	library, _ := conf.Check(module, set, files, info)
 	all := make(map[string][]string)
 	for use, object := range info.Uses {
@@ -147,7 +147,7 @@ func TestFilesOfTheLibraryFormNoLargeCycle(t *testing.T) {
 	t.Parallel()
 	all := uses(t)
 	require.Greater(t, len(all), 15)
-	reach := make(map[string]map[string]bool) // what a file uses, directly or not
+	reach := make(map[string]map[string]bool) // the files that a file uses, directly or not
 	var follow func(from, file string)
 	follow = func(from, file string) {
 		for _, next := range all[file] {

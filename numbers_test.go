@@ -20,7 +20,7 @@ func numbered(s *fairsem.Semaphore) *fairsem.Semaphore {
 	return s.With(fairsem.CallOptions{Numbered: true})
 }
 
-// numbersOf returns what the Inspector says.
+// numbersOf returns the numbers that the Inspector reports.
 func (w *world) numbersOf(s *fairsem.Semaphore) map[string][]int64 {
 	w.t.Helper()
 	all := make(map[string][]int64)
@@ -149,7 +149,7 @@ func TestNoTwoHoldersHaveTheSameNumberAndItsTokensIncrease(t *testing.T) {
 		}
 		wg.Wait()
 		w.eventually(func() bool { return w.status(w.semaphore()).Holders == 0 }, "some permits do not expire")
-		w.release(w.must(w.semaphore().Acquire(t.Context(), w.limit))) // removes what has expired
+		w.release(w.must(w.semaphore().Acquire(t.Context(), w.limit))) // removes expired entries
 	})
 }
 
@@ -174,7 +174,7 @@ func TestClientsRestoreNumbers(t *testing.T) {
 	}
 }
 
-// Whoever comes first with a number after a loss has it, and the other is lost.
+// The first permit restored with a number after a loss has it, and the other is lost.
 func TestRestoredPermitWhoseNumberIsTakenIsLost(t *testing.T) {
 	w, server := agedServer(t)
 	w.limit, w.ttl = 2, 3*time.Second

@@ -79,7 +79,7 @@ func (w *wire) next() *flight {
 	}
 }
 
-// carries receives the next pipeline and checks what it carries.
+// carries receives the next pipeline and checks its contents.
 func (w *wire) carries(what ...string) *flight {
 	w.t.Helper()
 	f := w.next()

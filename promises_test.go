@@ -17,7 +17,7 @@ import (
 	"github.com/fairsem/fairsem/internal/testclient"
 )
 
-// Promises in situations that are easy to forget. The comment of each test says what it guards against.
+// Promises in situations that are easy to forget. The comment of each test names the fault that it guards against.
 
 // A handler that blocks must not delay calls on other names, nor the end of their leases.
 func TestLoggerThatBlocksDelaysNoCall(t *testing.T) {

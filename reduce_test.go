@@ -20,7 +20,7 @@ import (
 	"github.com/fairsem/fairsem/internal/testclient"
 )
 
-// What a client sends when a permit is released in parts.
+// The requests of a client when a permit is released in parts.
 
 // holds returns a granted ticket with the given units.
 func holds(c *Client, w *wire, units int64) *ticket {
@@ -301,7 +301,7 @@ func holdsMany(c *Client, w *wire, n int) (sem *Weighted, held []*ticket) {
 	return sem, held
 }
 
-// acquires returns what flight.contents returns for one acquire of n tickets.
+// acquires returns the result of flight.contents for one acquire of n tickets.
 func (*wire) acquires(name string, first, n int) string {
 	text := "acquire " + name + ":"
 	for i := range n {

@@ -127,7 +127,7 @@ func TestAcquireWithAShorterTTLThanThoseBeforeItSeldomNeedsASecondRoundTrip(t *t
 	w.release(held)
 }
 
-// What sheds load tries while the limit is reached, and releases what it has.
+// A caller that sheds load tries while the limit is reached, and releases its permits.
 func TestTryAcquireThatIsRefusedBetweenReleasesSeldomNeedsASecondRoundTrip(t *testing.T) {
 	w := onRedis(t)
 	w.limit = 2

@@ -123,7 +123,7 @@ func (w *world) nothingWasDenied() {
 	assert.Empty(w.t, w.denied())
 }
 
-// denied returns what the server refused because of a missing right.
+// denied returns the commands that the server refused because of a missing right.
 func (w *world) denied() []string {
 	w.t.Helper()
 	entries, err := w.rdb.(*redis.Client).ACLLog(context.Background(), 100).Result()

@@ -14,7 +14,7 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// slotWorld is a world in its own cluster, whose slot is being moved to another master.
+// slotWorld is a world in its own cluster, whose slot is being moved to another primary.
 type slotWorld struct {
 	*world
 	cluster  *redistest.Cluster
@@ -90,7 +90,7 @@ func TestPermitOutlivesAMoveOfItsSlotWithinATTL(t *testing.T) {
 	w.release(w.granted(waits))
 }
 
-// If one of several keys (queue or weight) does not exist, Redis refuses a script on both masters until the whole slot has moved.
+// If one of several keys (queue or weight) does not exist, Redis refuses a script on both primaries until the whole slot has moved.
 func TestMarkedSlotRefusesEveryCallUntilPermitsAreLost(t *testing.T) {
 	w := newSlotWorld(t)
 	w.ttl = 2 * time.Second

@@ -49,8 +49,8 @@ func BenchmarkTenantsContendedLimit4(b *testing.B) {
 	}
 }
 
-// What tenants with a backlog get of 12 units, with jobs of 5 ms and of 500 ms mixed: the largest part by which one differs from its
-// share, and Jain's index of what each has per unit of its share. Each run takes 15 s.
+// The parts that tenants with a backlog get of 12 units, with jobs of 5 ms and of 500 ms mixed: the largest part by which one differs from
+// its share, and Jain's index of what each has per unit of its share. Each run takes 15 s.
 func BenchmarkSharesOfTenants(b *testing.B) {
 	for _, shares := range [][]int64{{1, 1}, {1, 1, 1}, {1, 1, 1, 1}, {1, 2}, {1, 2, 3}} {
 		b.Run(strings.Trim(strings.ReplaceAll(fmt.Sprint(shares), " ", ":"), "[]"), func(b *testing.B) {
@@ -65,7 +65,7 @@ func BenchmarkSharesOfTenants(b *testing.B) {
 	}
 }
 
-// unitSeconds has tenants work for a while, and compares what each had.
+// unitSeconds has tenants work for a while, and compares the unit-seconds of each.
 func unitSeconds(b *testing.B, s *Semaphore, shares []int64) (off, jain float64) {
 	ctx, cancel := context.WithTimeout(b.Context(), 15*time.Second)
 	defer cancel()

@@ -80,7 +80,7 @@ func (w *world) ends(all ...*group) {
 	}
 }
 
-// used returns what each tenant holds.
+// used returns the units that each tenant holds.
 func (w *world) used(s *fairsem.Semaphore) map[string]int64 {
 	w.t.Helper()
 	all := make(map[string]int64)
@@ -469,7 +469,7 @@ func TestEventsAndTicketsSayWhoseTheyAre(t *testing.T) {
 	assert.Equal(t, []string{"granted acme", "granted acme", "released acme", "released acme", "waits acme"}, tenants)
 }
 
-// What Redis forgot is restored with its tenants, their shares and their limits.
+// State that Redis forgot is restored with its tenants, their shares and their limits.
 func TestTenantsAreRestoredAfterALossOfAllState(t *testing.T) {
 	w, _ := agedServer(t)
 	w.ttl, w.grace = 9*time.Second, 6*time.Second // a client finds the loss at its next renewal, within a third of the lease

@@ -14,7 +14,7 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// What docs/upgrading.md says about versions that run at the same time.
+// The statements of docs/upgrading.md about versions that run at the same time.
 
 // A later version that stores data differently records another layout. Earlier versions must neither read that data nor keep their
 // permits.
@@ -70,7 +70,7 @@ func (w *world) storeLayout1() {
 	w.t.Cleanup(func() { assert.NoError(w.t, w.rdb.Del(context.Background(), keys...).Err()) })
 }
 
-// stored is what is in all keys of the name.
+// stored is the contents of all keys of the name.
 func (w *world) stored() string {
 	w.t.Helper()
 	var owner, queue, timeout *redis.ZSliceCmd

@@ -50,7 +50,7 @@ func (s *scriptGate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 	}
 }
 
-// hold holds back what comes from now on, until release is called.
+// hold holds back everything at a gate from now on, until release is called.
 func (s *scriptGate) hold(gate *chan struct{}) (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +190,7 @@ func (e *listenerTest) publish(payloads ...string) {
 
 func (e *listenerTest) ownerKey() string { return e.listener.keyspace.Keys(e.name)[0] }
 
-// grantedBy makes the other process release. It checks that the waiter gets what Redis granted, and that a message alone sufficed.
+// grantedBy makes the other process release. It checks that the waiter gets the grant of Redis, and that a message alone sufficed.
 func (e *listenerTest) grantedBy(done <-chan outcome, calls int) {
 	e.t.Helper()
 	require.NoError(e.t, e.other.Release(e.t.Context()))
@@ -371,7 +371,7 @@ func grantAt(seq, position, token int64) protocol.Grant {
 	return protocol.Grant{Seq: seq, Position: position, Token: token}
 }
 
-// receive is what the client does with a message.
+// receive handles a message as the client does.
 func (c *Client) receive(payload string) {
 	if name, epoch, grants, ok := c.keyspace.ParseWake(payload); ok {
 		c.woken(name, epoch, grants)

@@ -13,7 +13,7 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// What answers and messages say of the callers that they wake. internal/pipeline tests what it makes of it.
+// The callers that answers and messages wake, as reported to the pipeline. internal/pipeline tests its reaction.
 
 // answers makes a request for tickets and answers it. It returns how many callers this wakes.
 func answers(t *testing.T, k requestKey, tickets []*ticket, numbers ...int64) int {

@@ -12,7 +12,7 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// What closes the channel of Permit.Wanted, and what does not.
+// The events that close the channel of Permit.Wanted, and those that do not.
 
 // says ends a pipeline of one script call with a number of waiters, and with the results.
 func (f *flight) says(waiters int64, results ...int64) {

@@ -20,7 +20,7 @@ import (
 	"github.com/fairsem/fairsem/internal/worldtest"
 )
 
-// Tests with several real processes. The test binary starts itself again, and an order says what to do.
+// Tests with several real processes. The test binary starts itself again, and an order has its task.
 
 // order is the task of a worker process.
 type order struct {

@@ -76,7 +76,7 @@ func xsyncOnWeighted(t *testing.T) (tests string, wanted []string) {
 	return tests, wanted
 }
 
-// testXSync runs the tests once, and returns the names of those that passed, what they printed, and how it ended.
+// testXSync runs the tests once, and returns the names of the tests that passed, their output, and how it ended.
 func testXSync(t *testing.T, tests string) (passed []string, output string, err error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), tests, "-test.v")

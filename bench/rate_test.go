@@ -60,7 +60,7 @@ func TestWaitOfTheRedisRateContenderEndsWithItsContext(t *testing.T) {
 	b := sharedBench(t)
 	h, err := open(job{Contender: redisRates, Addr: b.server.addr(), Limit: 1, Per: time.Hour}, 1)
 	require.NoError(t, err)
-	acquire, err := h.acquirer(uuid.NewString()) // what another run of this test used up would be missing for an hour
+	acquire, err := h.acquirer(uuid.NewString()) // units that another run of this test used up would be missing for an hour
 	require.NoError(t, err)
 	_, err = acquire(t.Context())
 	require.NoError(t, err)

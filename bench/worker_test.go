@@ -77,7 +77,7 @@ func TestUncontendedJobRecordsHowLongPairsTake(t *testing.T) {
 	}
 }
 
-// Its figures would mean nothing if it did not do what it is there to show.
+// Its figures would mean nothing if it did not have the behaviour that it is there to show.
 func TestFloorHasALeaseATokenAndALimitButNoQueue(t *testing.T) {
 	b := sharedBench(t)
 	c, err := openFloor(job{Addr: b.server.addr(), Limit: 1}, 0)

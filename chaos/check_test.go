@@ -347,7 +347,7 @@ func TestCallThatIsGrantedNothingWaitedForAsLongAsItWasSeen(t *testing.T) {
 	assert.Equal(t, int64(6), e.grants[soloName][0].Left)
 }
 
-// What happens while a process does not run is not a fault of the library.
+// Events while a process does not run are not faults of the library.
 func TestTimeForWhichAProcessDoesNotRunDoesNotCount(t *testing.T) {
 	late := soloCall("a", "x:1", 10, 1, 9000, 9001)
 	late.Deadline = late.Asked + 1

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 
-// What users copy has at most as many lines as can be read in one go.
+// Programs that users copy have at most as many lines as can be read in one go.
 const mostLines = 150
 
 func TestExamplesDoWhatTheirPageSaysOnAServerOfTheirOwnAndOnRedis(t *testing.T) {
@@ -64,7 +64,7 @@ func build(t *testing.T) string {
 	return dir
 }
 
-// output returns what a program prints. Unless all that it checks holds, the program fails.
+// output returns the output of a program. Unless all that it checks holds, the program fails.
 func output(t *testing.T, program, url string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program)
@@ -76,5 +76,5 @@ func output(t *testing.T, program, url string) string {
 	return string(said)
 }
 
-// withoutNumbers leaves out what differs from run to run.
+// withoutNumbers leaves out the numbers, which differ from run to run.
 func withoutNumbers(text string) string { return regexp.MustCompile(`\d+`).ReplaceAllString(text, "N") }

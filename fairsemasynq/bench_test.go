@@ -51,7 +51,7 @@ func benchmarkTask(b *testing.B, limit *fairsem.Semaphore) {
 	require.NoError(b, inspector.Close())
 }
 
-// What a task costs beside its handling and a pair of acquire and release.
+// The cost of a task beside its handling and a pair of acquire and release.
 func TestEachTaskMakesAtMostTwentyAllocationsOfItsOwn(t *testing.T) {
 	cost := worldtest.NewCost(t)
 	var config asynq.Config

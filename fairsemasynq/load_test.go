@@ -42,7 +42,7 @@ func (f *fleet) enqueue(queue string, tasks int, options ...asynq.Option) {
 	f.total += tasks
 }
 
-// finish waits until all tasks are done, and checks what asynq has counted. It returns how often tasks were rescheduled.
+// finish waits until all tasks are done, and checks the counts of asynq. It returns how often tasks were rescheduled.
 func (f *fleet) finish() int {
 	times := f.Finish(f.total, f.order.Limit)
 	for queue := range f.order.Workers {

@@ -25,7 +25,7 @@ type world struct {
 	inspector   *asynq.Inspector
 	client      *asynq.Client
 	config      asynq.Config      // of every new server
-	rescheduled chan rescheduling // what OnReschedule was called with
+	rescheduled chan rescheduling // the arguments of OnReschedule
 }
 
 type rescheduling struct {
@@ -58,7 +58,7 @@ func configOf(workers int, queue string) asynq.Config {
 	}
 }
 
-// serve handles the tasks of the queue, until the test ends or calls what it returns.
+// serve handles the tasks of the queue, until the test ends or calls the result.
 func (w *world) serve(limit fairsemasynq.Limit, o fairsemasynq.Options, handle asynq.HandlerFunc) (shutdown func()) {
 	w.Helper()
 	if o.OnReschedule == nil {

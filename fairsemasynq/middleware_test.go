@@ -320,7 +320,7 @@ func TestMiddlewareBeforeItMayWrapWhatItReturns(t *testing.T) {
 	assert.Zero(t, w.task(id, asynq.TaskStateRetry).Retried)
 }
 
-// What makes a gate useless is in the tests of internal/gate; one row shows that it is checked.
+// The tests of internal/gate have all invalid settings; one row shows that they are checked.
 func TestBadInputIsRefusedWhenTheMiddlewareIsMade(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(1)
@@ -340,7 +340,7 @@ func TestBadInputIsRefusedWhenTheMiddlewareIsMade(t *testing.T) {
 	}
 }
 
-// What is rescheduled would count as a failure there.
+// A rescheduled task would count as a failure there.
 func TestServerThatWasNotMadeWithTheConfigFailsEveryTask(t *testing.T) {
 	w := newWorld(t)
 	limited, err := fairsemasynq.Middleware(new(asynq.Config), w.Semaphore(1), fairsemasynq.Options{})

@@ -76,7 +76,7 @@ type silent struct {
 func (s silent) Context() context.Context { return s.ctx }
 func (s silent) RecvMsg(any) error        { return nil }
 
-// What a call costs beside its handling and a pair of acquire and release.
+// The cost of a call beside its handling and a pair of acquire and release.
 func TestEachCallMakesAtMostTwentyAllocationsOfItsOwn(t *testing.T) {
 	cost := worldtest.NewCost(t)
 	unary, err := fairsemgrpc.UnaryServerInterceptor(cost.Limit, fairsemgrpc.Options{MaxWait: time.Minute})
@@ -87,7 +87,7 @@ func TestEachCallMakesAtMostTwentyAllocationsOfItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	open, err := fairsemgrpc.StreamClientInterceptor(cost.Limit, fairsemgrpc.Options{MaxWait: time.Minute})
 	require.NoError(t, err)
-	// What gRPC allocates does not count.
+	// Allocations of gRPC do not count.
 	var (
 		boxed    = grpc.ServerStream(silent{ctx: t.Context()})
 		unaryOf  = new(grpc.UnaryServerInfo)

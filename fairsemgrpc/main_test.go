@@ -35,7 +35,7 @@ func newWorld(t *testing.T) *world {
 	return &world{worldtest.New(t)}
 }
 
-// service is what servers of tests do. All of it is optional.
+// service is the handlers of the servers of tests. All of them are optional.
 type service struct {
 	pb.UnimplementedTestServiceServer
 	unary  func(context.Context) error

@@ -567,7 +567,7 @@ func TestAdmitLetsNothingThroughThatTheLimitRefuses(t *testing.T) {
 	assert.Equal(t, time.Second, refused(t, codes.Unavailable, kinds["unary"](t.Context(), c)))
 }
 
-// What makes a gate useless is in the tests of internal/gate; one case shows that it is checked.
+// The tests of internal/gate have all invalid settings; one case shows that they are checked.
 func TestInterceptorThatCannotWorkIsNotMade(t *testing.T) {
 	w := newWorld(t)
 	s, o := w.Semaphore(1), fairsemgrpc.Options{MaxWait: -2}
@@ -612,7 +612,7 @@ func TestNoRecvMsgOfAStreamThatIsCanceledOutlivesItsHandler(t *testing.T) {
 	}
 }
 
-// What generated code receives before the handler begins is the one message of such a call.
+// Generated code receives the one message of such a call before the handler begins.
 func TestLossEndsACallWhoseClientSendsNothing(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(1)

@@ -41,7 +41,7 @@ func BenchmarkRequest(b *testing.B) {
 	b.Run("pair", func(b *testing.B) { worldtest.BenchmarkPair(b, s) })
 }
 
-// What a request costs beside its handling and a pair of acquire and release.
+// The cost of a request beside its handling and a pair of acquire and release.
 func TestEachRequestMakesAtMostTwentyAllocationsOfItsOwn(t *testing.T) {
 	cost := worldtest.NewCost(t)
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)

@@ -410,7 +410,7 @@ func TestEachTenantHasALimitOfItsOwn(t *testing.T) {
 	assert.Equal(t, http.StatusInternalServerError, answer(nothing, request(t)).StatusCode, "no limit is not a limit of nothing")
 }
 
-// What is written into a response must not come from a request.
+// No part of a response may come from a request.
 func TestResponseHasNoPartOfTheRequestOrOfAName(t *testing.T) {
 	w := newWorld(t)
 	client := w.Client()
@@ -496,7 +496,7 @@ func TestOutageOfRedisRefusesOrAdmitsAfterMaxWait(t *testing.T) {
 	server := redistest.NewServer(t)
 	w.Redis = server.Addr()
 	client := w.Client()
-	t.Cleanup(func() { // on a busy machine what was given up in the outage can take longer than Close waits
+	t.Cleanup(func() { // on a busy machine releases from the outage can take longer than Close waits
 		if err := client.Close(); err != nil {
 			assert.ErrorIs(t, err, fairsem.ErrUnavailable)
 		}
@@ -555,7 +555,7 @@ func TestAdmitLetsNothingThroughThatTheLimitRefuses(t *testing.T) {
 	assert.Equal(t, http.StatusServiceUnavailable, answer(w.handler(hello, s, o), request(t)).StatusCode)
 }
 
-// What makes a gate useless is in the tests of internal/gate; one row shows that it is checked.
+// The tests of internal/gate have all invalid settings; one row shows that they are checked.
 func TestHandlerThatCannotWorkIsNotMade(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(1)

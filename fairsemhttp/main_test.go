@@ -134,7 +134,7 @@ func (o order) serve(ctx context.Context, s *fairsem.Semaphore) error {
 	return nil
 }
 
-// spin says what a request thinks of its permit after its process stood still for longer than a TTL.
+// spin reports the permit of a request after its process stood still for longer than a TTL.
 func (o order) spin(ctx context.Context, s *fairsem.Semaphore) error {
 	next := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		fmt.Println("ready")

@@ -160,7 +160,7 @@ func TestRequestThatIsNotSentClosesItsBody(t *testing.T) {
 	assert.Greater(t, limited.RetryAfter, time.Minute)
 }
 
-// What writes into the body may wait for its end.
+// The writer of the body may wait for its end.
 func TestPanicOfAFunctionOfTheOptionsClosesTheBody(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(1)

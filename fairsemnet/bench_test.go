@@ -52,7 +52,7 @@ func BenchmarkDial(b *testing.B) {
 	b.Run("pair", func(b *testing.B) { worldtest.BenchmarkPair(b, s) })
 }
 
-// What a connection costs beside its dial and a pair of acquire and release.
+// The cost of a connection beside its dial and a pair of acquire and release.
 func TestDialerMakesAtMostTwentyAllocationsOfItsOwn(t *testing.T) {
 	cost := worldtest.NewCost(t)
 	here, there := net.Pipe()

@@ -283,7 +283,7 @@ func TestLostPermitClosesTheConnectionAndItsErrorsSaySo(t *testing.T) {
 	}
 }
 
-// What io.Copy calls of a *net.TCPConn reads and writes past Read and Write.
+// The methods of a *net.TCPConn that io.Copy calls read and write past Read and Write.
 func TestCopyOverALostConnectionSaysSo(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(1)
@@ -310,7 +310,7 @@ func piped(t *testing.T) func(context.Context, string, string) (net.Conn, error)
 	}
 }
 
-// pgx and others show a timeout without what it wraps.
+// pgx and others show a timeout without its cause.
 func TestErrorOfADialThatGotNoUnitIsNoTimeoutOfTheNetwork(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(1)

@@ -113,7 +113,7 @@ func TestConnectionHasTheOptionalMethodsOfTheDialledOneAndNoOther(t *testing.T) 
 	}
 }
 
-// Half a connection is what a protocol without lengths ends with.
+// A protocol without lengths ends with half a connection.
 func TestHalfOfAConnectionCanBeClosed(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(1)
@@ -129,7 +129,7 @@ func TestHalfOfAConnectionCanBeClosed(t *testing.T) {
 	w.EventuallyUsed(s, 0)
 }
 
-// ReadFrom and WriteTo are what io.Copy uses; on TCP they are sendfile and splice.
+// io.Copy uses ReadFrom and WriteTo; on TCP they are sendfile and splice.
 func TestFileIsCopiedOverAConnectionAndBack(t *testing.T) {
 	w := newWorld(t)
 	text := strings.Repeat("a file of some length. ", 10_000)

@@ -92,7 +92,7 @@ func (w *nowhere) pause() {
 	require.NoError(w, w.limit.SetLimit(w.Context(), 0))
 }
 
-// What an idle connection of a paused name releases, no call is given.
+// No call gets the unit that an idle connection of a paused name releases.
 func TestIdleConnectionsStayThroughAPauseThoughACallDials(t *testing.T) {
 	w := newNowhere(t, 4)
 	all := []*sql.Conn{w.take(), w.take(), w.take()}

@@ -32,7 +32,7 @@ const (
 // background has no trace.
 var background = context.Background()
 
-// world is an Observer and what it exports.
+// world is an Observer and its exports.
 type world struct {
 	*testing.T
 	*fairsemotel.Observer
@@ -60,7 +60,7 @@ func (w *world) collect() (all metricdata.ResourceMetrics) {
 	return all
 }
 
-// read returns what was measured, a line for each series: its name, its attributes, and its value, or of a histogram the count
+// read returns the measurements, a line for each series: its name, its attributes, and its value, or of a histogram the count
 // and the sum.
 func (w *world) read() (lines []string) {
 	w.Helper()

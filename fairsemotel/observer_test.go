@@ -188,7 +188,7 @@ func TestNamesThatAreNoAttributeShareOneAndSpansHaveTheRealName(t *testing.T) {
 	assert.Equal(t, []string{"user/1", "db/orders", `db/\xff`}, names)
 }
 
-// The SDK puts what exceeds its limit into a series that has no name.
+// The SDK puts measurements beyond its limit into a series that has no name.
 func TestEachNameHasAllItsSeriesWithinTheLimitOfTheSDK(t *testing.T) {
 	t.Parallel()
 	for most, provider := range map[int][]metric.Option{0: nil, 1000: {metric.WithCardinalityLimit(10 * 1000)}} {
@@ -284,7 +284,7 @@ func TestOneObserverServesSeveralClients(t *testing.T) {
 	assert.Equal(t, 80, lost)
 }
 
-// What operators find in the table must be what there is.
+// The table for operators must list the metrics that exist.
 func TestTableOfMetricsHasEveryInstrumentWithItsAttributes(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/metrics.md")

@@ -48,7 +48,7 @@ func BenchmarkQuery(b *testing.B) {
 	})
 }
 
-// BenchmarkAcquire is what the limit adds to a query: the call takes a connection that the pool keeps, and releases it.
+// BenchmarkAcquire measures the cost that the limit adds to a query: the call takes a connection that the pool keeps, and releases it.
 func BenchmarkAcquire(b *testing.B) {
 	each(b, func(b *testing.B, pool *pgxpool.Pool) {
 		c, err := pool.Acquire(b.Context())

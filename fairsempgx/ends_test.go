@@ -157,7 +157,7 @@ func TestCallWhoseIdleConnectionWasTakenForAMomentIsServed(t *testing.T) {
 	assert.Len(t, taken, 1)
 }
 
-// observed returns the semaphore of a client, and what gets a value for each of its events of a type.
+// observed returns the semaphore of a client, and a channel that gets a value for each of its events of a type.
 func observed[E fairsem.Event](w *world) (s *fairsem.Semaphore, seen <-chan struct{}) {
 	w.Helper()
 	all := make(chan struct{}, 100)

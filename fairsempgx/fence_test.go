@@ -24,7 +24,7 @@ func statement(t *testing.T, name string) string {
 	return snippet(t, "sql", name)
 }
 
-// snippet returns what stands in docs/fencing.md after the comment with its language and name.
+// snippet returns the code in docs/fencing.md after the comment with its language and name.
 func snippet(t *testing.T, language, name string) string {
 	t.Helper()
 	page, err := os.ReadFile("../docs/fencing.md")
@@ -112,7 +112,7 @@ func TestScriptOfACommandIsFencedToo(t *testing.T) {
 
 var errTooLate = errors.New("too late: another process has had this number since")
 
-// fenced is what docs/fencing.md shows.
+// fenced is the code of docs/fencing.md.
 func fenced(ctx context.Context, db *pgxpool.Pool, permit *fairsem.Permit, write func(pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		for _, number := range permit.Numbers() { // in ascending order: no deadlocks

@@ -102,7 +102,7 @@ func (f *fleet) kill(m *member) {
 	_ = m.Wait() // it was killed
 }
 
-// observer samples what an outsider sees.
+// observer samples the view of an outsider.
 type observer struct {
 	mu   sync.Mutex
 	most int
@@ -193,7 +193,7 @@ func (f *fleet) awaitQueries(all []*member) {
 	}
 }
 
-// noneFailed checks what the processes have counted so far.
+// noneFailed checks the counts of the processes so far.
 func (f *fleet) noneFailed(all []*member, when string) {
 	f.Helper()
 	for _, m := range all {
@@ -202,7 +202,7 @@ func (f *fleet) noneFailed(all []*member, when string) {
 	}
 }
 
-// neverTooMany checks what the database has logged.
+// neverTooMany checks the log of the database.
 func (f *fleet) neverTooMany(o *observer) {
 	f.Helper()
 	log, err := f.database.Log()
@@ -317,7 +317,7 @@ func TestEightProcessesShareTheSlotsOfADatabaseForMinutes(t *testing.T) {
 	}
 }
 
-// steady logs what the processes do in that time.
+// steady logs the work of the processes in that time.
 func (f *fleet) steady(all []*member, d time.Duration) {
 	f.Helper()
 	before := make([]report, len(all))

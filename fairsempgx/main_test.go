@@ -95,7 +95,7 @@ func (w *world) take(p *pgxpool.Pool) *pgxpool.Conn {
 	return c
 }
 
-// user returns a user of the database who may have that many sessions.
+// user returns a user of the database that may have that many sessions.
 func (w *world) user(most int) string {
 	w.Helper()
 	name := "user_" + strings.ReplaceAll(uuid.NewString(), "-", "_")

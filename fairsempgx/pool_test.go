@@ -56,7 +56,7 @@ type slowHalf struct{ slowEnd }
 
 func (c slowHalf) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite() }
 
-// wrapDials has the connections of a pool be what wrap returns for them.
+// wrapDials has a pool use the connections that wrap returns.
 func wrapDials(c *pgxpool.Config, wrap func(net.Conn) net.Conn) {
 	open := c.ConnConfig.DialFunc
 	c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -68,7 +68,7 @@ func wrapDials(c *pgxpool.Config, wrap func(net.Conn) net.Conn) {
 	}
 }
 
-// endSlowly has the peers of a pool end their sessions only when what it returns is closed.
+// endSlowly has the peers of a pool end their sessions only when the returned channel is closed.
 func endSlowly(c *pgxpool.Config) (ended chan struct{}) {
 	ended = make(chan struct{})
 	wrapDials(c, func(inner net.Conn) net.Conn { return slowHalf{slowEnd{inner, ended}} })
@@ -147,7 +147,7 @@ func TestCloseEndsWithItsContextAndTheUnitIsHeldUntilTheSessionHasEnded(t *testi
 		mine.PgConn().Frontend().SendQuery(&pgproto3.Query{String: sleep})
 		return mine.PgConn().Frontend().Flush()
 	}, cancel)
-	_ = mine.Close(ctx) // pgx ignores what happens
+	_ = mine.Close(ctx) // pgx ignores the error
 	for range 20 {      // a release that was on its way would be counted
 		assert.Equal(t, int64(1), w.Status(s).Used)
 	}
@@ -251,7 +251,7 @@ func TestMinConnsStayWhenAnotherProcessWaits(t *testing.T) {
 	assert.Equal(t, int32(2), a.Stat().TotalConns())
 }
 
-// No call gets what is released then, and what is closed cannot be opened again.
+// No call gets released units then, and closed connections cannot be opened again.
 func TestNothingIsClosedForOthersWhileTheNameIsPaused(t *testing.T) {
 	w := newWorld(t)
 	w.TTL = 2 * time.Second
@@ -684,7 +684,7 @@ func TestStormOfCallsThatGiveUpLeavesNoUnitAndNoSessionBehind(t *testing.T) {
 	assert.NotContains(t, said, `too many connections for role "`+user)
 }
 
-// giveUp does something with a connection for at most that time. Its errors are what a storm is made of.
+// giveUp does something with a connection for at most that time. A storm consists of its errors.
 func giveUp(ctx context.Context, p *pgxpool.Pool, after time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, after)
 	defer cancel()

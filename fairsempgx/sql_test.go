@@ -179,7 +179,7 @@ func TestDriversShowWhyADialWaitedInVain(t *testing.T) {
 		defer w.Occupy(s, 1)()
 		db, _ := w.dbOf(open, 1, 1)
 		shows := func(why string) {
-			w.Eventually(func() bool { // a busy machine has no time to ask what is in use
+			w.Eventually(func() bool { // a busy machine has no time to query the units in use
 				ctx, cancel := context.WithTimeout(w.Context(), 300*time.Millisecond)
 				defer cancel()
 				_, err := db.ExecContext(ctx, "SELECT 1")
@@ -208,7 +208,7 @@ func TestDriversShowThatRedisDoesNotAnswer(t *testing.T) {
 	})
 }
 
-// What doc.go says of Exec without arguments is not ours: when this test fails pgx does better, and doc.go can say less.
+// The statement of doc.go on Exec without arguments is about pgx: when this test fails pgx does better, and doc.go can say less.
 func TestExecWithoutArgumentsOnALostConnectionIsSaidNotToHaveBeenSent(t *testing.T) {
 	w := newWorld(t)
 	p := w.pool(w.Semaphore(1), 1)

@@ -36,7 +36,7 @@ type order struct {
 	Query                 time.Duration // how long a query takes
 }
 
-// report is a line of a worker: what it has done since it started.
+// report is a line of a worker: its counts since it started.
 type report struct {
 	Queries, Failed, TooMany, Connections int64
 	Error                                 string // one of those of Failed

@@ -20,7 +20,7 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// deploy is the folder with what operators install.
+// deploy is the folder with the files that operators install.
 const deploy = "../deploy"
 
 // program returns the path of a program of Debian's package prometheus. Without it nothing would be tested, so the test fails.
@@ -100,7 +100,7 @@ func readYAML(t *testing.T, file string, into any) {
 	require.NoError(t, yaml.Unmarshal(text, into))
 }
 
-// dashboard is what Grafana reads, as far as the tests need it.
+// dashboard is the dashboard that Grafana reads, as far as the tests need it.
 type dashboard struct {
 	Panels []struct {
 		ID      int

@@ -42,7 +42,7 @@ func newObserver(t testing.TB, o fairsemprom.Options) *fairsemprom.Observer {
 	return observer
 }
 
-// read returns what Prometheus reads, without comments.
+// read returns the text that Prometheus reads, without comments.
 func read(t testing.TB, c prometheus.Collector) string {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()

@@ -81,7 +81,7 @@ func TestMetricsFollowTheCallsOfALimiter(t *testing.T) {
 	assert.NotContains(t, read(t, observer), "permits", "there are none")
 }
 
-// The metrics of an outage are what the alerts are made of.
+// The alerts are made of the metrics of an outage.
 func TestMetricsShowAnOutageOfRedisAndItsEnd(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)
@@ -341,7 +341,7 @@ func TestOneObserverServesSeveralClients(t *testing.T) {
 	assert.Equal(t, 400.0, granted)
 }
 
-// What operators find in the table must be what there is.
+// The table for operators must list the metrics that exist.
 func TestTableOfMetricsHasEveryMetricWithItsLabels(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/metrics.md")

@@ -57,7 +57,7 @@ func benchmarkJob(b *testing.B, limit *fairsem.Semaphore) {
 	require.NoError(b, c.Stop(context.WithoutCancel(b.Context())))
 }
 
-// What a job costs beside its work and a pair of acquire and release.
+// The cost of a job beside its work and a pair of acquire and release.
 func TestEachJobMakesAtMostTwentyAllocationsOfItsOwn(t *testing.T) {
 	cost := worldtest.NewCost(t)
 	limited, err := fairsemriver.Middleware(cost.Limit, fairsemriver.Options{MaxWait: time.Minute})

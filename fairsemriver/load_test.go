@@ -50,7 +50,7 @@ func (f *fleet) insert(queue string, jobs int) {
 	f.total += jobs
 }
 
-// finish waits until all jobs are done, and checks what River has counted. It returns how often jobs were rescheduled.
+// finish waits until all jobs are done, and checks the counts of River. It returns how often jobs were rescheduled.
 func (f *fleet) finish() int {
 	f.Helper()
 	times := f.Finish(f.total, f.order.Limit)

@@ -67,7 +67,7 @@ type world struct {
 	pool        *pgxpool.Pool
 	schema      string
 	config      func(*river.Config) // changes that of every new client; may be nil
-	rescheduled chan rescheduling   // what OnReschedule was called with
+	rescheduled chan rescheduling   // the arguments of OnReschedule
 }
 
 type rescheduling struct {
@@ -86,7 +86,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// job is what the workers of the tests work on.
+// job is the job of the workers of the tests.
 type job struct {
 	Text string `json:"text"`
 }

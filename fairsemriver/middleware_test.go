@@ -359,7 +359,7 @@ func TestMiddlewareBeforeItMayWrapWhatItReturns(t *testing.T) {
 	assert.Zero(t, w.job(id, rivertype.JobStateAvailable).Attempt)
 }
 
-// What makes a gate useless is in the tests of internal/gate; one case shows that it is checked.
+// The tests of internal/gate have all invalid settings; one case shows that they are checked.
 func TestBadInputIsRefusedWhenTheMiddlewareIsMade(t *testing.T) {
 	w := newWorld(t)
 	_, err := fairsemriver.Middleware(w.Semaphore(1), fairsemriver.Options{MaxWait: -2})

@@ -185,7 +185,7 @@ func TestAdvanceExpiresNothingOfConcurrentCalls(t *testing.T) {
 	}
 }
 
-// Scripts set the expiry of the keys of a name by a field of meta, not by what PTTL returns.
+// Scripts set the expiry of the keys of a name by a field of meta, not by the reply of PTTL.
 func TestAdvanceKeepsKeysForAsLongAsTheLeasesInThem(t *testing.T) {
 	inABubble(t, func(t *testing.T) {
 		server := fairsemtest.NewServer(t)

@@ -22,7 +22,7 @@ func TestBinariesOfACommitAreTheSameInEveryFolderAndEnvironment(t *testing.T) {
 	does(t, one, "git", "tag", "-a", "-m", "x", command+"/v0.1.0")
 	two := in(filepath.Join(t.TempDir(), "elsewhere"))
 	does(t, one, "git", "clone", "-q", one.dir, two.dir)
-	// What is not committed is not in them. It made go say that the version is a modified one, too.
+	// Uncommitted changes are not in them. It made go say that the version is a modified one, too.
 	require.NoError(t, os.WriteFile(two.path(command+"/new.go"), []byte("package main\n\nfunc init() { println(1) }\n"), 0o644))
 	require.NoError(t, os.WriteFile(two.path("LICENSE"), nil, 0o644))
 	environments := [2][]string{nil, {"GOFIPS140=latest", "GIT_CONFIG_GLOBAL=" + changingLines(t)}}

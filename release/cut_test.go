@@ -24,7 +24,7 @@ func TestReleaseCanBeInstalledFromItsTagsAlone(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(r.discard)
 
-	// This was a dry run: what is made is elsewhere.
+	// This was a dry run: the results are elsewhere.
 	assert.Equal(t, before, state(t, root))
 
 	tags := []string{version}

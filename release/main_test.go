@@ -69,7 +69,7 @@ func changingLines(t *testing.T) string {
 	return path
 }
 
-// does runs a program that has to work, and returns what it writes.
+// does runs a program that has to work, and returns its output.
 func does(t *testing.T, at folder, name string, args ...string) string {
 	t.Helper()
 	out, err := at.run(t.Context(), name, args...)

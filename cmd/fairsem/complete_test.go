@@ -29,7 +29,7 @@ func (s *station) hold(names ...string) {
 	}
 }
 
-// candidates returns what fairsem offers to a shell, and the directive.
+// candidates returns the candidates that fairsem offers to a shell, and the directive.
 func (s *station) candidates(args ...string) (all []string, directive string) {
 	s.t.Helper()
 	if args[0] != "completion" && !slices.Contains(args, "--redis") {
@@ -152,7 +152,7 @@ func TestIDsAreOfferedAfterTheNameWithTheirLabels(t *testing.T) {
 	assert.Equal(t, []string{"n"}, all)
 }
 
-// The completed line is run with the next key, and what is offered has to mean that tenant when it comes back.
+// The completed line is run with the next key, and the offered text has to mean that tenant when it comes back.
 func TestTenantsOfTheNameOnTheLineAreOfferedIfTheyNeedNoQuotes(t *testing.T) {
 	s := newStation(t)
 	for _, name := range []string{"n", "other"} {

@@ -189,7 +189,7 @@ func TestADeadServerIsOneLineOfErrorAndNoVerdict(t *testing.T) {
 	assert.Regexp(t, `(?m)^fairsem: .*`, d.out.String())
 }
 
-// Where the kernel does not kill orphans, this is what ends them.
+// Where the kernel does not kill orphans, this ends them.
 func TestAWorkerReleasesAndEndsWhenItsInputEnds(t *testing.T) {
 	t.Parallel()
 	m := miniredis.RunT(t)
@@ -223,7 +223,7 @@ func TestABrokenPromiseHasAnExitCodeOfItsOwn(t *testing.T) {
 	assert.Equal(t, io.EOF, withExitCode(io.EOF))
 }
 
-// requireDemo wants all of what the demo is to show.
+// requireDemo requires everything that the demo is to show.
 func requireDemo(t *testing.T, out string) {
 	t.Helper()
 	for _, want := range []string{

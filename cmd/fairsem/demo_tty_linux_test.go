@@ -29,7 +29,7 @@ func inQueue(screen string) map[string][2]int {
 	return places
 }
 
-// sights are what was seen of a demo.
+// sights are the observations of a demo.
 type sights struct {
 	moved   bool   // a waiter, with a sign for it
 	dead    string // the worker that was killed

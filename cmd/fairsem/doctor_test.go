@@ -17,7 +17,7 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// doctorSays runs the command, and returns what it writes and its exit code.
+// doctorSays runs the command, and returns its output and its exit code.
 func doctorSays(t *testing.T, args ...string) (out, notify string, code int) {
 	t.Helper()
 	var stdout, stderr strings.Builder

@@ -16,7 +16,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 )
 
-// nobody is a user who may not send signals to root.
+// nobody is a user without the right to send signals to root.
 const nobody = 65534
 
 // beginAsNobody starts a run that cannot end all of its group: it is nobody's, and a process of root joins it. The command
@@ -49,7 +49,7 @@ func openDir(t *testing.T) string {
 }
 
 // copyOf puts the program where every user finds it. Another process writes the file: a child that a parallel test starts meanwhile
-// would have the file of this process open for writing, too, and what is open for writing cannot be executed.
+// would have the file of this process open for writing, too, and a file that is open for writing cannot be executed.
 func copyOf(t *testing.T, program, dir string) string {
 	t.Helper()
 	file := filepath.Join(dir, "fairsem")
@@ -72,7 +72,7 @@ func TestAPermitIsHeldWhileAProcessOfAnotherUserRunsInTheGroup(t *testing.T) {
 	s := newStation(t)
 	run, out, member, goOn := s.beginAsNobody("--limit", "1", "--ttl", "3s")
 	goOn()
-	s.awaitHeldFor(4 * time.Second) // more than the TTL, and twice as long as the kernel gets to remove what was killed
+	s.awaitHeldFor(4 * time.Second) // more than the TTL, and twice as long as the kernel gets to remove killed processes
 	assert.Contains(t, out.String(), "cannot be ended, because it is another user's or hangs in the kernel; the permit is held until it has ended")
 	assert.Regexp(t, `^[^\n]*\n$`, out.String(), "reported once")
 	end(t, member)

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(sharing{m}, map[string]func(){"fairsem": main})
 }
 
-// sharing stops what the tests have shared.
+// sharing stops the servers that the tests have shared.
 type sharing struct{ m *testing.M }
 
 // Run has more tests run at once than there are processors: most wait for a screen or for a lease to end.

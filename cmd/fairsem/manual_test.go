@@ -46,7 +46,7 @@ func TestTheManualCoversEveryCommandAndVariable(t *testing.T) {
 	}
 }
 
-// withTheirs are the commands and those that they have.
+// withTheirs are the commands and their subcommands.
 func withTheirs(commands []*cobra.Command) (all []*cobra.Command) {
 	for _, cmd := range commands {
 		all = append(append(all, cmd), withTheirs(cmd.Commands())...)

@@ -131,7 +131,7 @@ func TestATenantThatReadsLikeAnotherIsNotEvicted(t *testing.T) {
 	assert.Zero(t, o.status("n").Holders)
 }
 
-// What is shown is pasted: a tenant can contain what a shell or a terminal obeys, and bytes that no argument can have.
+// Users paste the output: a tenant can contain text that a shell or a terminal obeys, and bytes that no argument can have.
 func TestWhatShowWritesOfIDsAndTenantsCanBePastedIntoEvict(t *testing.T) {
 	o := newOffice(t)
 	for i, tenant := range []string{hostile, "$(touch pwned)", "it's; true", "nul\x00", "-x", "*", "~", `back\slash`, `\xff`} {

@@ -101,7 +101,7 @@ func (o *office) program(name string, args ...string) *exec.Cmd {
 // key is one of a name.
 func (o *office) key(name, kind string) string { return o.prefix + ":{" + name + "}:" + kind }
 
-// does runs a command, wants an exit code, and returns what it wrote.
+// does runs a command, wants an exit code, and returns its output.
 func (o *office) does(code int, args ...string) (stdout, stderr string) {
 	o.t.Helper()
 	var out, notify bytes.Buffer
@@ -710,7 +710,7 @@ func TestWatchInAPipeContinuesUntilASignal(t *testing.T) {
 	}
 }
 
-// A log of a day survives a restart of the server; what never had a server fails at once, as noserver.txt has it.
+// A log of a day survives a restart of the server; one that never had a server fails at once, as noserver.txt has it.
 func TestWatchInAPipeContinuesAfterAnError(t *testing.T) {
 	o := newOffice(t)
 	p := o.hold("h", "n", 1, 1)

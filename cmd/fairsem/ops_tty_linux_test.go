@@ -130,7 +130,7 @@ func TestEveryChangeAsks(t *testing.T) {
 	assert.NoError(t, p.Context().Err())
 }
 
-// What was to be a waiter would be a holder, with work in progress.
+// The expected waiter would be a holder, with work in progress.
 func TestAYesToEvictAWaiterDoesNotCountOnceItIsGranted(t *testing.T) {
 	o := newOffice(t)
 	first := o.hold("first", "n", 1, 1)

@@ -117,7 +117,7 @@ func (p place) requirePrefixesApart(t *testing.T) {
 	}
 }
 
-// requireNothingForEver checks that all keys of all masters expire.
+// requireNothingForEver checks that all keys of all primaries expire.
 func (p place) requireNothingForEver(t *testing.T) {
 	t.Helper()
 	var seen atomic.Int64

@@ -287,7 +287,7 @@ func (k *kitchen) setting(unit, key string) string {
 	return value[1]
 }
 
-// execStart runs what a unit starts.
+// execStart runs the command that a unit starts.
 func (k *kitchen) execStart(unit, want string) {
 	k.t.Helper()
 	out, code := k.cook("exec " + k.setting(unit, "ExecStart"))

@@ -17,7 +17,7 @@ import (
 
 func TestTheCommandHasTheLimitsAndSignalsOfADirectStart(t *testing.T) {
 	s := newStation(t)
-	// A soft limit below the hard one is raised by every Go program. grep takes what changes with each process.
+	// A soft limit below the hard one is raised by every Go program. grep takes the lines that change with each process.
 	setting := `ulimit -S -n 77; umask 027; trap "" HUP INT; exec "$@"`
 	report := `^(Sig[PBIC]|ShdPnd|Cap|NoNewPrivs|Seccomp:|Umask|Threads|Uid|Gid|Groups|Cpus_allowed:)|^Max `
 	show := []string{"grep", "-hE", report, "/proc/self/status", "/proc/self/limits"}
@@ -58,7 +58,7 @@ func TestTheCommandHasItsArgumentsAndADirectoryForItsPath(t *testing.T) {
 	assert.Equal(t, "./show me\x00--\x00/proc/self/cmdline\x00/dev/null\x00\x00", string(out))
 }
 
-// make passes descriptors on to what it starts, 3 and 4 for example.
+// make passes descriptors on to the commands that it starts, 3 and 4 for example.
 func TestTheCommandHasTheDescriptorsOfTheRunAndNoOthers(t *testing.T) {
 	s := newStation(t)
 	r, w, err := os.Pipe()

@@ -31,7 +31,7 @@ func TestNothingOutlivesARunThatWasKilled(t *testing.T) {
 }
 
 // The guard learned of the group after the start, so it did not know that of a run which was killed right then: the kernel
-// ended the command, and nothing ended what that had started.
+// ended the command, and nothing ended the processes that it had started.
 func TestNothingOutlivesARunThatWasKilledWhileItStartedItsCommand(t *testing.T) {
 	s := newStation(t)
 	dir := t.TempDir()

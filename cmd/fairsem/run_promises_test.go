@@ -156,7 +156,7 @@ func TestARestartOfTheServerDoesNotEndARun(t *testing.T) {
 	cmd, out := s.begin("--limit", "1", "-c", `echo up >`+dir+`/up; until test -e `+dir+`/go; do sleep 0.01; done; exit 5`)
 	awaitFile(t, dir+"/up")
 	require.NoError(t, s.server.Restart())
-	s.awaitState(1, 0) // it has restored what the server forgot
+	s.awaitState(1, 0) // it has restored the state that the server forgot
 	require.NoError(t, os.WriteFile(dir+"/go", nil, 0o644))
 	assert.Equal(t, 5, exitCode(cmd.Wait()), out)
 	s.awaitState(0, 0)

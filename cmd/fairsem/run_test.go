@@ -33,7 +33,7 @@ type station struct {
 	client *fairsem.Client
 }
 
-// newStation lets others run meanwhile: what happens on stations is mostly waiting.
+// newStation lets others run meanwhile: tests on stations mostly wait.
 func newStation(t *testing.T) *station {
 	t.Helper()
 	t.Parallel()
@@ -418,7 +418,7 @@ func TestJSONReportsWhatIsNotUTF8AsBytes(t *testing.T) {
 	}
 }
 
-// note is what --json reports as bytes.
+// note is the part of the output of --json that is bytes.
 type note struct {
 	Event  string
 	Name   []byte `json:"name_base64"`

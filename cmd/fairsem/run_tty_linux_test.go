@@ -19,7 +19,7 @@ import (
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
-// console is a terminal and what was written to it.
+// console is a terminal and the output written to it.
 type console struct {
 	transcript.Transcript
 	t       *testing.T
@@ -116,7 +116,7 @@ func TestCtrlZStopsTheJobAndFgContinuesIt(t *testing.T) {
 		sh.await("Stopped")
 		sh.await("ready> ")
 		sh.press("fg\n")
-		sh.await("fairsem run") // the shell says what it has go on
+		sh.await("fairsem run") // the shell names the command that it continues
 	}
 	sh.press("two\n")
 	sh.await("second two")
@@ -134,7 +134,7 @@ func TestCtrlZStopsARunWithinARunToo(t *testing.T) {
 	sh.press("one\n")
 	sh.await("first one")
 	require.Eventually(t, func() bool {
-		sh.press("\x1a") // that which comes while a run still begins is taken for a stop for want of the terminal
+		sh.press("\x1a") // one that comes while a run still begins is taken for a stop for lack of the terminal
 		return strings.Contains(sh.String(), "Stopped")
 	}, 20*time.Second, time.Second/4)
 	sh.press("fg\n")

@@ -21,7 +21,7 @@ import (
 // bash is a shell with job control, and is the same on each machine.
 var bash = []string{"bash", "--norc", "--noprofile", "-i"}
 
-// tmux is a terminal that remembers what is on its screen.
+// tmux is a terminal that remembers its screen.
 type tmux struct {
 	t      *testing.T
 	socket string

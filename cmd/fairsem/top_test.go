@@ -212,7 +212,7 @@ func TestTopEvictsTheSelectedOne(t *testing.T) {
 	require.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrEvicted)
 }
 
-// What was to be a waiter would be a holder, with work in progress.
+// The expected waiter would be a holder, with work in progress.
 func TestTopEvictsNoWaiterThatWasGrantedSinceTheLastPoll(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t)
@@ -258,7 +258,7 @@ func TestTopOutlivesItsServer(t *testing.T) {
 	require.NoError(t, err)
 	_, err = sem.Acquire(t.Context(), 1)
 	require.NoError(t, err)
-	require.NoError(t, alice.Close()) // else it logs what it thinks of a server that goes away
+	require.NoError(t, alice.Close()) // else it logs that a server goes away
 	w.await("before")
 	require.NoError(t, w.server.Kill())
 	w.await("stale for ", w.server.Addr()+": connect: connection refused", "before")
@@ -316,7 +316,7 @@ func TestTopHonoursNoColor(t *testing.T) {
 	assert.NotRegexp(t, coloured, w.run("capture-pane", "-p", "-e"))
 }
 
-// leavings is what a program can leave a terminal with.
+// leavings is the modes that a program can leave a terminal in.
 func (x *tmux) leavings() string {
 	x.t.Helper()
 	return x.run("display-message", "-p", "#{alternate_on} #{cursor_flag} #{mouse_any_flag} #{keypad_flag}")

@@ -15,7 +15,7 @@ func TestMain(m *testing.M) {
 	worldtest.Main[order](func() int { return redistest.Main(m) })
 }
 
-// order is the task of one of two processes: the program, or the receiver of what it exports.
+// order is the task of one of two processes: the program, or the receiver of its exports.
 type order struct {
 	Endpoint string            // of the receiver; empty: be the receiver
 	Redis    string            // of the program

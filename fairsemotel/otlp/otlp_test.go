@@ -26,7 +26,7 @@ import (
 
 const scope = "github.com/fairsem/fairsem/fairsemotel"
 
-// exported is what a receiver got of one scope.
+// exported is the data of one scope that a receiver got.
 type exported struct {
 	metrics   map[string]*metrics.Metric // the last of each, by name
 	spans     []*traces.Span
@@ -34,7 +34,7 @@ type exported struct {
 	resources []*resource.Resource
 }
 
-// runProgram has a program export to a receiver, each a process of its own, and returns what arrived.
+// runProgram has a program export to a receiver, each a process of its own, and returns the received data.
 func runProgram(t *testing.T) *exported {
 	t.Helper()
 	server := redistest.NewServer(t)
@@ -49,7 +49,7 @@ func runProgram(t *testing.T) *exported {
 		"OTEL_SERVICE_NAME":           "orders",
 	}}).Wait())
 
-	require.NoError(t, receiver.Process.Signal(syscall.SIGTERM)) // it has written what it has answered
+	require.NoError(t, receiver.Process.Signal(syscall.SIGTERM)) // it has written the requests that it has answered
 	e := &exported{metrics: make(map[string]*metrics.Metric)}
 	for lines.More() {
 		var line received
@@ -129,7 +129,7 @@ func points(m *metrics.Metric) (all []point) {
 	return all
 }
 
-// checkFigures compares with what the program did.
+// checkFigures compares the figures with the calls of the program.
 func (e *exported) checkFigures(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"permit.count", "permit.pending_requests"} {

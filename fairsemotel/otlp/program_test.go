@@ -79,7 +79,7 @@ func startProgram(ctx context.Context, server string) (*program, error) {
 	p.stop = func(ctx context.Context) error {
 		closed := p.client.Close()
 		if errors.Is(closed, fairsem.ErrUnavailable) {
-			closed = nil // what the outage kept it from releasing expires
+			closed = nil // permits that the outage kept it from releasing expire
 		}
 		return errors.Join(p.operator.Close(), closed, rdb.Close(), direct.Close(), stop(ctx))
 	}
@@ -206,7 +206,7 @@ func (p *program) admit(ctx context.Context, sem *fairsem.Semaphore) error {
 	return nil
 }
 
-// network is what a client dials through. It can be cut.
+// network is the network that a client dials through. It can be cut.
 type network struct {
 	mu   sync.Mutex
 	down bool

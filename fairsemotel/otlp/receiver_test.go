@@ -40,7 +40,7 @@ type (
 	}
 )
 
-// receive writes what is exported to it until SIGTERM or the end of ctx.
+// receive writes the data exported to it until SIGTERM or the end of ctx.
 func receive(ctx context.Context, out io.Writer) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()

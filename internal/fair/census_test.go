@@ -40,7 +40,7 @@ func (h *refusal) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// What others release is of no use to it.
+// Units that others release are of no use to it.
 func TestWaiterBeyondTheLimitOfItsTenantCountsForThatTenantAlone(t *testing.T) {
 	t.Parallel()
 	server := fairsemtest.NewServer(t)

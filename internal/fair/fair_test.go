@@ -32,7 +32,7 @@ func TestPartIsThatOfMaxMinFairness(t *testing.T) {
 	}
 }
 
-// Where each process closes what is beyond its part, nothing more is to be moved, and the limit is used up.
+// Where each process closes the connections beyond its part, nothing more is to be moved, and the limit is used up.
 func TestPartsOfAllProcessesFillTheLimitAndNothingMovesThen(t *testing.T) {
 	t.Parallel()
 	for limit := int64(1); limit < 40; limit++ {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// With a TTL of 9 s a pause is 3 s, and what has not moved for 6 s is left out.
+// With a TTL of 9 s a pause is 3 s, and an excess that has not moved for 6 s is left out.
 func TestWhatAProcessDoesNotReleaseForTwoPausesIsLeftOut(t *testing.T) {
 	t.Parallel()
 	type check struct {
@@ -70,14 +70,14 @@ func TestWhatAProcessDoesNotReleaseForTwoPausesIsLeftOut(t *testing.T) {
 	}
 }
 
-// simulated is a process that keeps some units whoever waits, and has calls that want some more.
+// simulated is a process that keeps some units even while others wait, and has calls that want some more.
 type simulated struct {
 	Process
 	keeps, wants int64
 	seen         record
 }
 
-// round has each process check and close, and then grants what is free to those that wait, in turns. It reports whether a unit moved.
+// round has each process check and close, and then grants free units to the waiters, in turns. It reports whether a unit moved.
 func round(limit int64, at time.Time, all map[string]*simulated) (moved bool) {
 	census := func() Census {
 		now := Census{At: at, Limit: limit, TTL: 9 * time.Second, All: make(map[string]Process)}

@@ -245,7 +245,7 @@ func randomOfTenant(rng *rand.Rand, i int, token int64) Grant {
 	return g
 }
 
-// slowTenant is what is certain of a tenant right before a grant.
+// slowTenant is the certain state of a tenant right before a grant.
 type slowTenant struct {
 	least, most, largest, leastLimit int64
 	leastShare, mostShare            int64

@@ -114,7 +114,7 @@ func TestNamesThatAreAddedMeanwhileCount(t *testing.T) {
 	assert.Equal(t, "other", *n.Of("c"), "there are two")
 }
 
-// What the library returns, wrapped and joined as it does.
+// Errors of the library, wrapped and joined as it does.
 func TestReasonOfAnErrorIsTheOneToActOn(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{

@@ -118,7 +118,7 @@ func TestTimeoutOfABatchIsTheShortestWithinItsBounds(t *testing.T) {
 	}
 }
 
-// What is never subtracted would make every release urgent for ever.
+// An id that is never subtracted would make every release urgent for ever.
 func TestBacklogIsEmptyOnceAllIsSentHoweverRequestsGrow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -221,7 +221,7 @@ func TestNothingOfWhatWasSentIsKept(t *testing.T) {
 	runtime.KeepAlive(l)
 }
 
-// recorded is a connection that records what is written.
+// recorded is a connection that records its writes.
 type recorded struct {
 	net.Conn
 	mu      sync.Mutex
@@ -251,7 +251,7 @@ func (f finished) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// While go-redis dials or greets a server that is slow, nothing stops it. What it then sends could come after a tombstone has expired.
+// While go-redis dials or greets a server that is slow, nothing stops it. Its late commands could come after a tombstone has expired.
 // The connection is as good as any.
 func TestBatchThatIsWrittenOffBeforeItIsSentIsNeverSentAndLeavesTheConnectionToTheNext(t *testing.T) {
 	t.Parallel()

@@ -33,7 +33,7 @@ type hostileState struct {
 	weight           func(i int) int64
 	longIDs          bool
 	renew            bool // the keys are due for renewal
-	tenants          int  // how many share the name; what is stored of them is right
+	tenants          int  // how many share the name; their stored counts are right
 	uncounted        bool // it is missing
 	atLimit          bool // each tenant has as many units as it may have
 }
@@ -169,7 +169,7 @@ func (s hostileState) seed(l *lab) {
 	}
 }
 
-// seedTenants stores what follows from the holders and waiters.
+// seedTenants stores the counts that follow from the holders and waiters.
 func (s hostileState) seedTenants(l *lab, put func(key string, entries []redis.Z)) {
 	units, permits, heads := make(map[string]int64), make(map[string]int), make(map[string]int)
 	var sum int64

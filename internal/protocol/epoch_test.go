@@ -220,7 +220,7 @@ func TestNewNameOnAYoungServerQueuesCallsUntilTheGracePeriodEnds(t *testing.T) {
 }
 
 // INFO has the age of a server in whole seconds, and a node of a cluster that was restarted takes part two seconds later. If the grace
-// period began earlier, there would be none where it is as short: the holders could not restore what the server has lost.
+// period began earlier, there would be none where it is as short: the holders could not restore the state that the server has lost.
 func TestGracePeriodOfANewNameBeginsNoEarlierThanItsServerTakesPart(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

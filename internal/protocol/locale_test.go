@@ -76,7 +76,7 @@ func takeTurns(t *testing.T, rdb *redis.Client) {
 	}
 }
 
-// What b waits for does not fit, and a comes before b.
+// The units that b waits for do not fit, and a comes before b.
 func comesBeforeOneThatWaits(t *testing.T, rdb *redis.Client) {
 	t.Helper()
 	l := grantAtAA(t, rdb, 3, []*ticket{{"me:1:a", 1}, {"me:2:b", 1}})

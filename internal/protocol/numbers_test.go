@@ -270,7 +270,7 @@ type numberWalk struct {
 	tokens  map[int64]float64  // the latest of each number
 	lost    []string           // deleted from the server, and not restored
 	simple  bool               // no tenants and few weights, so that the name can be plain
-	plain   Plain              // what the last reply said
+	plain   Plain              // of the last reply
 	was     map[string]lostPermit
 }
 
@@ -425,14 +425,14 @@ func (w *numberWalk) lose() {
 		if w.weights[id] > 1 {
 			pipe.HIncrBy(background, w.l.keys[4], WeightExtra, 1-w.weights[id])
 		}
-		pipe.HDel(background, w.l.keys[8], "all") // so what tenants have is counted again
+		pipe.HDel(background, w.l.keys[8], "all") // so the units of tenants are counted again
 		_, err := pipe.Exec(background)
 		require.NoError(w.t, err)
 		delete(w.numbers, id)
 	}
 }
 
-// restore restores what was deleted, as far as it fits and nobody has its numbers.
+// restore restores the deleted entries, as far as they fit and nobody has its numbers.
 func (w *numberWalk) restore() {
 	lost := w.lost
 	w.lost = nil

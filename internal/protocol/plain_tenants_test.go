@@ -100,7 +100,7 @@ func TestPlainCallOfATenantBesideDamageGrantsToWaitersOnly(t *testing.T) {
 	}
 }
 
-// A call that found no turn granted what it asked for itself, before all waiters.
+// A call that found no turn granted its own request before all waiters.
 func TestPlainCallOfATenantIsDeclinedOnceTheTurnsAreGone(t *testing.T) {
 	t.Parallel()
 	eachPlainKind(t, func(l *lab, kind string, k plainKind) {
@@ -224,7 +224,7 @@ func TestPlainCallOfATenantDeclinesWhateverIsStored(t *testing.T) {
 	}
 }
 
-// What is unusual is left to the full script.
+// Unusual calls are left to the full script.
 func TestPlainCallOfATenantDeclinesWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	rdb := testclient.Settled(t)
@@ -315,7 +315,7 @@ func TestPlainCallOfATenantDeclinesWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-// storesOfTenant0 stores what a tenant has, and then has a call acquire for it.
+// storesOfTenant0 stores the state of a tenant, and then has a call acquire for it.
 func storesOfTenant0(counts string) func(l *lab, about CallPrefix) Call {
 	return func(l *lab, about CallPrefix) Call {
 		generation, _, _ := strings.Cut(l.rdb.HGet(background, l.keys[8], "all").Val(), " ")
@@ -341,7 +341,7 @@ func TestPlainCallOfATenantReadsNumbersAsTheFullScriptDoes(t *testing.T) {
 	assert.Len(t, l.snapshot().owner, 4)
 }
 
-// A share or a limit that is stored as no number would make what is counted of the tenant unreadable.
+// A share or a limit that is stored as no number would make the counts of the tenant unreadable.
 func TestPlainCallOfATenantStoresSharesAndLimitsAsNumbers(t *testing.T) {
 	t.Parallel()
 	rdb := testclient.Settled(t)

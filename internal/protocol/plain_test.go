@@ -218,7 +218,7 @@ func outcomeOf(t *testing.T, c contract, plain bool) (outcome string, answered b
 	return ranked(strings.Join([]string{r.String(), after.String(), strings.TrimSuffix(after.meta["plain"], "+"), pace, expiry, messages()}, "\n")), answered
 }
 
-// Most calls about a name with a queue are answered by a plain script. What they do differs in nothing from what the full ones do: the
+// Most calls about a name with a queue are answered by a plain script. Their effect is the same as that of the full ones: the
 // answers, the messages, and who holds and waits, with which numbers.
 func TestRandomCallsAboutAQueueHaveTheSameOutcomeWithAPlainScript(t *testing.T) {
 	t.Parallel()
@@ -326,7 +326,7 @@ func TestPlainQueueStoresThatANameMayHaveWaiters(t *testing.T) {
 	}
 }
 
-// The reply of every call says whether the next one may be plain. A client that renews what it holds must not forget it.
+// The reply of every call says whether the next one may be plain. A client that renews its permits must not forget it.
 // Redis searches a sorted set of up to 128 short members from its beginning, unless it was told to make an index.
 func TestSortedSetsOfManyWaitersGetAnIndex(t *testing.T) {
 	t.Parallel()
@@ -457,7 +457,7 @@ func TestNameIsNoLongerPlainOnceAScriptThatEndsItIsStoppedHalfWay(t *testing.T) 
 	}
 }
 
-// Without a right that it needs later, a plain script stops. What it leaves behind expires, and is no grant too many.
+// Without a right that it needs later, a plain script stops. Its partial writes expire, and are no grant too many.
 func TestPlainScriptThatIsStoppedHalfWayLeavesOnlyWhatExpires(t *testing.T) {
 	t.Parallel()
 	rdb := testclient.Settled(t)

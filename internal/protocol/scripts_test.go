@@ -203,7 +203,7 @@ func (l *lab) seed(state string) {
 // seededEpoch is the epoch of every seed with a meta.
 const seededEpoch = 4
 
-// seededKnown is what a client knows that sends known().
+// seededKnown is the knowledge of a client that sends known().
 var seededKnown = Known{known(0).Since, seededEpoch}
 
 // String omits the fields of the epoch and the marks of the pace, which epoch_test.go and pace_test.go check.
@@ -1399,7 +1399,7 @@ var unread = map[*Script][]string{
 
 const fullState = "owner me:1=5 you:1=6 | queue me:2=7 | timeout me:1=20s me:2=20s you:1=20s | counter 7 | weight extra=1 me:1=2 | meta declared=3 layout=2 since=7 until=80s"
 
-// sharedState is a name that tenants share. What is stored of them is missing, so a call counts it again.
+// sharedState is a name that tenants share. Their stored counts are missing, so a call counts again.
 const sharedState = "owner me:1:a=5 you:1=6 | queue me:2:b=7 | timeout me:1:a=20s me:2:b=20s you:1=20s | counter 7 | weight extra=1 me:1:a=2 | " +
 	"meta declared=3 layout=2 since=7 until=80s tenants=1 numbered=1"
 
@@ -1693,7 +1693,7 @@ func valid(zset []redis.Z, s snapshot) []string {
 	return slices.DeleteFunc(members(zset), func(id string) bool { return deadlines[id] == 1 })
 }
 
-// checkStatus compares the status with what is stored and not expired. The call changes nothing.
+// checkStatus compares the status with the stored entries that have not expired. The call changes nothing.
 func (w *walk) checkStatus(l *lab, limit int64) {
 	w.t.Helper()
 	s := l.snapshot()
@@ -1924,7 +1924,7 @@ func (h *header) add(name, text string) {
 	}
 }
 
-// The header of a script must list what the Go call sends.
+// The header of a script must list the arguments that the Go call sends.
 func TestHeadersOfTheScriptsMatchTheArguments(t *testing.T) {
 	t.Parallel()
 	space := Keyspace{"prefix", "caller-id", 110 * time.Millisecond}

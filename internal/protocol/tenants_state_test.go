@@ -80,7 +80,7 @@ func (l *lab) backlog(limit int64, tenants int) {
 	l.checkTenants(l.snapshot())
 }
 
-// damageOfTenants is what another program may do to what is stored.
+// damageOfTenants is the damage that another program may do to the stored data.
 var damageOfTenants = map[string]func(l *lab){
 	"lanes are gone":         func(l *lab) { l.rdb.Del(background, l.keys[6]) },
 	"turns and lanes are":    func(l *lab) { l.rdb.Del(background, l.keys[6], l.keys[7]) },
@@ -116,7 +116,7 @@ var damageOfTenants = map[string]func(l *lab){
 	},
 }
 
-// damageWithoutWaiters is what there is to damage where nobody waits.
+// damageWithoutWaiters is the damage that is possible where nobody waits.
 var damageWithoutWaiters = []string{"tenants are gone", "all three are gone", "the sum is wrong", "the newest token is none", "the sum is text", "meta has lost the name"}
 
 func TestWhatIsStoredOfTenantsIsMendedAfterAnyDamage(t *testing.T) {
@@ -505,7 +505,7 @@ func TestNewTenantsComeInTheirOrderRightBeforeTheOneThatWasGrantedSomethingLast(
 	})
 }
 
-// What the same call grants afterwards does not make the place of a new tenant later.
+// Later grants of the same call do not make the place of a new tenant later.
 func TestNewTenantComesBeforeWhatWasGrantedLastWhenItJoinedThoughItsCallGrantsMore(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
@@ -545,7 +545,7 @@ func TestNewTenantThatLeavesTheQueueAndComesBackIsANewOneAgain(t *testing.T) {
 	})
 }
 
-// A rate: what a tenant was granted in the window counts, and a refusal says when it is its turn at the earliest.
+// A rate: the grants of a tenant in the window count, and a refusal says when it is its turn at the earliest.
 func TestTenantAtItsLimitOfARateIsToldWhenItsOwnGrantsExpire(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)

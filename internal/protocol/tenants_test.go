@@ -19,7 +19,7 @@ import (
 	"github.com/fairsem/fairsem/internal/testclient"
 )
 
-// policy says who is next, in the simplest way that can be read. The scripts must do the same.
+// policy decides which tenant is next, in the simplest way that can be read. The scripts must do the same.
 type policy struct {
 	limit   int64
 	holders map[string]*entry
@@ -152,8 +152,8 @@ func (p *policy) clone() *policy {
 	return &c
 }
 
-// acquire adds a request to the queue and grants what is possible. If it must not wait, and is not granted, nothing has happened: a first
-// waiter that its tenant's limit stops would let others pass.
+// acquire adds a request to the queue and makes the grants that are possible. If it must not wait, and is not granted, nothing has
+// happened: a first waiter that its tenant's limit stops would let others pass.
 func (p *policy) acquire(e *entry, wait bool, most int64) State {
 	t := p.tenants[e.tenant]
 	if e.units > p.limit || t.limit > 0 && e.units > t.limit {
@@ -468,7 +468,7 @@ func (w *tenantWalk) ask(l *lab, build func(*lab) Call, released, asked int) (Ca
 	return c, r
 }
 
-// contents is what the keys have. A dump of a hash may change its order without a write.
+// contents is the contents of the keys. A dump of a hash may change its order without a write.
 func (l *lab) contents() (all []any) {
 	l.t.Helper()
 	s := l.snapshot()
@@ -520,7 +520,7 @@ func (w *tenantWalk) each(build func(*lab) Call, released, asked int, check func
 	}
 }
 
-// checkList compares the list of tenants with the policy. What has expired does not count.
+// checkList compares the list of tenants with the policy. Expired entries do not count.
 func (w *tenantWalk) checkList(l *lab, s snapshot) {
 	w.t.Helper()
 	if s.meta[MetaTenants] == "" {
@@ -551,7 +551,7 @@ func (w *tenantWalk) checkList(l *lab, s snapshot) {
 // newestOf returns the newest token that is stored beside the sum. Those of one length are ordered as numbers are.
 func newestOf(sum string) string { return sum[strings.LastIndex(sum, " ")+1:] }
 
-// checkTenants compares what is stored of tenants with what follows from the holders and waiters.
+// checkTenants compares the stored counts of tenants with those that follow from the holders and waiters.
 func (l *lab) checkTenants(s snapshot) {
 	l.t.Helper()
 	stored, err := l.rdb.HGetAll(background, l.keys[8]).Result()

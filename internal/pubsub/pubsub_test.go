@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 
-// calls records what a Hub calls.
+// calls records the calls of a Hub.
 type calls struct {
 	mu  sync.Mutex
 	all []string
@@ -40,7 +40,7 @@ func (c *calls) take() (all []string) {
 	return all
 }
 
-// newTestHub returns a Hub for these names, and what it calls.
+// newTestHub returns a Hub for these names, and a record of its calls.
 func newTestHub(t *testing.T, rdb redis.UniversalClient, names ...string) (*Hub, *calls) {
 	t.Helper()
 	c := &calls{}
@@ -137,7 +137,7 @@ func TestFailureIsReportedOnceAndNotAtClose(t *testing.T) {
 	}
 }
 
-// A server repeats what it does not know, and that may be AUTH: it is often renamed.
+// A server repeats a command that it does not know, and that may be AUTH: it is often renamed.
 func TestPasswordThatAServerRepeatsIsNotReported(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t, "--rename-command", "HELLO", "", "--rename-command", "AUTH", "")

@@ -54,7 +54,7 @@ func sceneOf(frames ...frame) (*scene, time.Time) {
 	return s, now
 }
 
-// seen is what shows on a terminal of 80 by 24.
+// seen is the text on a terminal of 80 by 24.
 func seen(s *scene, now time.Time) string { return ansi.Strip(s.render(now, 80, 24, fine)) }
 
 // rowOf is the first row that contains the text.

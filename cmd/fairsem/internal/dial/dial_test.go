@@ -156,7 +156,7 @@ func TestUserAndPasswordAreThoseOfTheServers(t *testing.T) {
 	assert.Equal(t, []string{"user", secret, "unix"}, []string{opts.Username, opts.Password, opts.Network})
 }
 
-// What a client does with its options is not to be seen in the next one.
+// Changes by a client to its options do not show in the next one.
 func TestClientsShareNothing(t *testing.T) {
 	s, err := Parse("cluster://a:1?addr=b:2")
 	require.NoError(t, err)

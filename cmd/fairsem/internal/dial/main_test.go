@@ -13,7 +13,7 @@ func TestMain(m *testing.M) {
 	logging.Disable() // as the command does
 	code := redistest.Main(m)
 	for _, s := range guards {
-		_ = s.Stop() // what is left is in the temporary folder
+		_ = s.Stop() // leftovers are in the temporary folder
 	}
 	os.Exit(code)
 }

@@ -120,7 +120,7 @@ var trusted = sync.OnceValues(func() (g guarded, err error) {
 	)
 })
 
-// trust sets what users with an authority of their own set.
+// trust sets the variables that users with an authority of their own set.
 func (g guarded) trust() error {
 	var bundle []byte
 	for _, s := range guards {
@@ -268,7 +268,7 @@ func TestAPasswordThatIsOneOfTheWordsOfRedisIsNotTakenForARepeatedOne(t *testing
 	requireRefuses(t, parse(t, "redis://few:user@%s", s.Addr()), "refuses: NOPERM this user may not run the 'ping' command; address and password are right")
 }
 
-// What the network says at once is not replaced by a timeout.
+// An immediate error of the network is not replaced by a timeout.
 func TestADeadServerIsReportedWithTheWordsOfTheNetwork(t *testing.T) {
 	t.Parallel()
 	requireRefuses(t, parse(t, "redis://user:geheim@127.0.0.1:1"), "no Redis at", "connection refused", "check the address, and whether the server runs")
@@ -357,13 +357,13 @@ func TestAServerOfAnotherKindIsExplained(t *testing.T) {
 func TestAPasswordThatRedisRepeatsIsNotShown(t *testing.T) {
 	t.Parallel()
 	server := redistest.NewServer(t, "--rename-command", "HELLO", "", "--rename-command", "AUTH", "")
-	const long = 100 // Redis repeats only the beginning of what is longer than 128 bytes
+	const long = 100 // Redis repeats only the beginning of a text longer than 128 bytes
 	for _, password := range []string{secret, strings.Repeat(secret, long), secret + "%0d%0a" + secret} {
 		requireRefuses(t, parse(t, "redis://user:%s@%s", password, server.Addr()), "unknown command")
 	}
 }
 
-// What is no Redis may repeat in its own words what it does not understand, such as HELLO 3 AUTH user password.
+// A server that is no Redis may repeat commands that it does not understand in its own words, such as HELLO 3 AUTH user password.
 func TestAPasswordThatAServerRepeatsIsNotShown(t *testing.T) {
 	t.Parallel()
 	door, err := net.Listen("tcp", "127.0.0.1:0")

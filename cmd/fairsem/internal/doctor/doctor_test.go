@@ -85,7 +85,7 @@ func (r Report) troubles() (all []string) {
 	return all
 }
 
-// everyKey lists what is there of a prefix, but for the labels of others, which come when they like.
+// everyKey lists the keys of a prefix, but for the labels of others, which come when they like.
 func everyKey(t *testing.T, rdb redis.UniversalClient, prefix string) (keys []string) {
 	t.Helper()
 	list := func(ctx context.Context, n *redis.Client) error {
@@ -125,7 +125,7 @@ func occupy(t *testing.T, rdb redis.UniversalClient, prefix, name string) (light
 	t.Helper()
 	client, err := fairsem.New(rdb, fairsem.Options{Prefix: prefix, TTL: time.Hour, Grace: time.Millisecond})
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() }) // some tests break what is to be given back
+	t.Cleanup(func() { _ = client.Close() }) // some tests break the permits to be released
 	sem, err := client.Semaphore(name, 5)
 	require.NoError(t, err)
 	one, err := sem.Acquire(t.Context(), 1)

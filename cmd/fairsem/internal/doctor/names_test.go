@@ -26,7 +26,7 @@ type broken struct {
 	rdb          *redis.Client
 	p            *target
 	name         string
-	light, heavy string // who holds 1 and 3 of 5 units
+	light, heavy string // the holders of 1 and 3 of 5 units
 	now          time.Time
 }
 
@@ -133,7 +133,7 @@ func TestEveryFaultOfASemaphoreIsFoundAndNamed(t *testing.T) {
 			require.Len(t, p.runs(t, "semaphores"), 1)
 
 			var all []Finding
-			require.Eventually(t, func() bool { // a living client queries what it has once, which repairs some of them
+			require.Eventually(t, func() bool { // a living client queries its entries once, which repairs some of them
 				c.spoil(b)
 				all = p.runs(t, "semaphores")
 				return len(all) == 2
@@ -189,7 +189,7 @@ func TestAKeyThatEndsEarlyIsKeptByPersistUntilTheExpiryOfTheKeysIsSetAgain(t *te
 	require.NoError(t, held.Release(t.Context()))
 }
 
-// Evict leaves the deadline as a tombstone, so the fault stayed for those who did only that.
+// Evict leaves the deadline as a tombstone, so the fault stayed for users who did only that.
 func TestADeadlineTooFarAwayIsGoneAfterBothStepsOfItsAdvice(t *testing.T) {
 	t.Parallel()
 	s := redistest.SharedServer(t)
@@ -282,7 +282,7 @@ func TestALimitThatWasPinnedOrLoweredIsNoFailure(t *testing.T) {
 	defer func() { require.NoError(t, client.Close()) }()
 	sem, err := client.Semaphore("n", 1)
 	require.NoError(t, err)
-	require.NoError(t, sem.SetLimit(t.Context(), 4)) // what is in use
+	require.NoError(t, sem.SetLimit(t.Context(), 4)) // the units in use
 	require.Len(t, p.runs(t, "semaphores"), 1, "meta may be for ever now")
 	require.NoError(t, sem.SetLimit(t.Context(), 0))
 	all := p.runs(t, "semaphores")
@@ -358,7 +358,7 @@ func (b *broken) store(holders, waiters map[string]time.Duration, weights map[st
 	require.NoError(b.t, err)
 }
 
-// What has expired was counted as in use, with a warning that nothing is granted where the next call is.
+// Expired entries were counted as in use, with a warning that nothing is granted where the next call is.
 func TestWhatHasExpiredIsNotInUse(t *testing.T) {
 	t.Parallel()
 	s := redistest.SharedServer(t)
@@ -492,7 +492,7 @@ func TestBusySemaphoresRaiseNoAlarm(t *testing.T) {
 				}
 			})
 		}
-		defer func() { _ = client.Close() }() // what it has lapses
+		defer func() { _ = client.Close() }() // its permits expire
 	}
 	p := meet(t, "redis://"+s.Addr(), o)
 	seen, waited := 0, 0

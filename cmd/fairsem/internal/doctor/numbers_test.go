@@ -21,7 +21,7 @@ func occupyNumbered(t *testing.T, rdb redis.UniversalClient, prefix, name string
 	t.Helper()
 	client, err := fairsem.New(rdb, fairsem.Options{Prefix: prefix, TTL: time.Hour, Grace: time.Millisecond})
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() }) // some tests break what is to be released
+	t.Cleanup(func() { _ = client.Close() }) // some tests break the permits to be released
 	sem, err := client.Semaphore(name, 9)
 	require.NoError(t, err)
 	numbered := sem.With(fairsem.CallOptions{Numbered: true})
@@ -106,7 +106,7 @@ func TestNumbersFarBackAreLookedAt(t *testing.T) {
 	p := meet(t, "redis://"+s.Addr(), usual())
 	client, err := fairsem.New(s.Client(), fairsem.Options{Prefix: p.Prefix, TTL: time.Hour, Grace: time.Millisecond})
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() }) // what it has is spoiled
+	t.Cleanup(func() { _ = client.Close() }) // its permits are broken
 	sem, err := client.Semaphore("n", 10_000)
 	require.NoError(t, err)
 	var ids []string

@@ -68,7 +68,7 @@ func allow(t *testing.T, rdb *redis.Client, name string, words ...string) {
 	require.NoError(t, rdb.Do(t.Context(), args...).Err())
 }
 
-// named is what the checks of rights name.
+// named is the rights that the checks name.
 func named(t *testing.T, p *target) []string {
 	t.Helper()
 	words := []string{}
@@ -291,7 +291,7 @@ func TestInAClusterTheRightToAskForItsNodesIsNamed(t *testing.T) {
 		allow(t, n.Client(), name, "+cluster|slots", "resetchannels", "&"+o.Prefix+":*")
 	}
 
-	allow(t, c.Nodes[1].Client(), name, "-hset") // on one of the masters only
+	allow(t, c.Nodes[1].Client(), name, "-hset") // on one of the primaries only
 	report = examine(t, url, o)
 	all := report.of("rights")
 	require.Len(t, all, 2)

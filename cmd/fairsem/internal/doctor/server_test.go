@@ -44,7 +44,7 @@ func TestVersionsAreJudgedByWhatWasTested(t *testing.T) {
 	}
 }
 
-// What docs/compatibility.md lists as tested is well.
+// The versions that docs/compatibility.md lists as tested are well.
 func TestVersionsThatWereTestedAreWell(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "compatibility.md"))

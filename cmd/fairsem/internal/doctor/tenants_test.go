@@ -23,7 +23,7 @@ func occupyShared(t *testing.T, rdb redis.UniversalClient, prefix, name string) 
 	t.Helper()
 	client, err := fairsem.New(rdb, fairsem.Options{Prefix: prefix, TTL: time.Hour, Grace: time.Millisecond})
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() }) // some tests break what is to be released
+	t.Cleanup(func() { _ = client.Close() }) // some tests break the permits to be released
 	sem, err := client.Semaphore(name, 5)
 	require.NoError(t, err)
 	of := sem.With(fairsem.CallOptions{Tenant: acme, Share: 3, TenantLimit: 5})
@@ -102,7 +102,7 @@ func TestEveryFaultOfTenantsIsFoundAndNamed(t *testing.T) {
 			require.Len(t, p.runs(t, "semaphores"), 1)
 
 			var found Finding
-			require.Eventually(t, func() bool { // a living client queries what it has once, which corrects some of them, or a part
+			require.Eventually(t, func() bool { // a living client queries its entries once, which corrects some of them, or a part
 				c.spoil(b)
 				all := p.runs(t, "semaphores")
 				i := slices.IndexFunc(all, func(f Finding) bool { return f.Details["problem"] == c.problem })
@@ -152,7 +152,7 @@ func TestWhileTenantsAreCountedAgainNothingIsCompared(t *testing.T) {
 	assert.ErrorIs(t, err, errReply)
 }
 
-// What the advice says happens.
+// The advice comes true.
 func TestTheNextCallCorrectsTheSumOfTenants(t *testing.T) {
 	t.Parallel()
 	s := redistest.SharedServer(t)

@@ -67,7 +67,7 @@ func TestNamesAreFoundInTheBackgroundAndDroppedWhenTheyAreGone(t *testing.T) {
 	require.Eventually(t, func() bool { return fmt.Sprint(seen(t, names)) == "[b]" }, soon, often)
 }
 
-// expire deletes what Redis deletes by itself some 20 s after the last use of a name.
+// expire deletes the keys that Redis deletes by itself some 20 s after the last use of a name.
 func expire(t *testing.T, rdb redis.UniversalClient, name string) {
 	t.Helper()
 	keys, err := rdb.Keys(t.Context(), "fairsem:{"+name+"}:*").Result()

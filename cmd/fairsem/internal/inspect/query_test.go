@@ -57,7 +57,7 @@ func TestAllNamesAreThereInOrderWithTheirLimits(t *testing.T) {
 	}
 }
 
-// Of more than 1,000 only the first that a scan found were read, so some of those that hold the most were missing.
+// Of more than 1,000 only the first that a scan found were read, so some of the tenants that hold the most were missing.
 func TestTenantsThatHoldTheMostAreFoundAmongMany(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)

@@ -69,7 +69,7 @@ func TestPicturesAreWellFormedWhateverIsOnTheScreen(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(string(film("a title", small, frames)), "&lt;&amp;"), "a line that comes twice is there once")
 }
 
-// A recording is one JSON value a line, and draws what has changed.
+// A recording is one JSON value a line, and draws the changes.
 func TestRecordingDrawsWhatHasChanged(t *testing.T) {
 	t.Parallel()
 	frames := []frame{{0, "one\ntwo"}, {1500 * time.Millisecond, "one\nTWO"}}

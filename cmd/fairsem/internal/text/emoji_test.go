@@ -9,7 +9,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
-// Some terminals measure a character at a time, some what is drawn as one.
+// Some terminals measure a character at a time, some a cluster that is drawn as one.
 func TestWidthOfCleanEmojiIsTheSameForEveryTerminal(t *testing.T) {
 	for raw, want := range map[string]string{
 		"❤️":   `❤\ufe0f`,

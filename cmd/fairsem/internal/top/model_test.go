@@ -58,7 +58,7 @@ func openBench(t *testing.T) *bench {
 	return b
 }
 
-// fake counts what is asked of it.
+// fake records the changes requested of it.
 type fake struct {
 	asked   []string
 	err     error
@@ -324,7 +324,7 @@ func TestTheSelectionStaysOnItsIDWhenAWaiterIsGranted(t *testing.T) {
 	assert.Equal(t, "w1", selected.ID)
 }
 
-// run does what was wanted, and gives the model the outcome.
+// run runs the command of the model, and gives the model the outcome.
 func (b *bench) run(cmd tea.Cmd) {
 	b.t.Helper()
 	require.NotNil(b.t, cmd)

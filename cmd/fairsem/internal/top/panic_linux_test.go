@@ -41,7 +41,7 @@ func panicking(place string) {
 		m = brokenModel{m}
 	}
 	_, err := program(ctx, m, o).Run()
-	fmt.Println(err) // what bubbletea writes itself of a panic in a command may come too late
+	fmt.Println(err) // bubbletea's own report of a panic in a command may come too late
 }
 
 // broken panics in a query of one name.

@@ -83,7 +83,7 @@ func TestANameWithoutTenantsHasNoSuchLevel(t *testing.T) {
 	b.sees("bob")
 }
 
-// The id is the whole one; what is shown of it can be pasted into fairsem evict.
+// The id is the whole one; the part that is shown can be pasted into fairsem evict.
 func TestATicketOfATenantIsEvictedByItsWholeID(t *testing.T) {
 	t.Parallel()
 	b := openBench(t)

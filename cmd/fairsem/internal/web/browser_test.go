@@ -129,7 +129,7 @@ func (b *tab) click(selector string) {
 	get[any](b, fmt.Sprintf("document.querySelector(%q).click()", selector))
 }
 
-// text is what the page shows.
+// text is the text of the page.
 func (b *tab) text() string {
 	b.t.Helper()
 	return get[string](b, "document.body.innerText")

@@ -129,7 +129,7 @@ func (p *Page) begin() (stop func()) {
 	}
 }
 
-// A probe that restarts what serves the page makes nothing faster.
+// A probe that restarts the server of the page makes nothing faster.
 func TestARedisThatIsSlowIsNotAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -31,10 +31,10 @@ func rows(table string) string {
 	return fmt.Sprintf(`document.querySelectorAll('[aria-label=%q] tbody tr').length`, table)
 }
 
-// fits says that nothing is wider than the window. On a phone innerWidth grows with what is too wide; this does not.
+// fits says that nothing is wider than the window. On a phone innerWidth grows with content that is too wide; this does not.
 const fits = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
 
-// faint are the texts whose contrast is below what WCAG calls AA.
+// faint are the texts whose contrast is below level AA of WCAG.
 const faint = `(() => {
   const channel = (c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
   const parse = (s) => s.match(/[\d.]+/g).map(Number);

@@ -79,7 +79,7 @@ func serveOn(t *testing.T, rdb redis.UniversalClient, change ...func(*Options)) 
 
 func writable(o *Options) { o.Token = testToken }
 
-// seldom has a page poll once, for what has to happen between two polls.
+// seldom has a page poll once, for events that have to come between two polls.
 func seldom(o *Options) { o.Interval = time.Hour }
 
 // logged has a page keep its log.
@@ -137,7 +137,7 @@ func (s *served) seen(names int) {
 	}, soon, often)
 }
 
-// answer is what came of a request.
+// answer is the response to a request.
 type answer struct {
 	*http.Response
 	body string

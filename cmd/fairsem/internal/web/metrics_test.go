@@ -46,7 +46,7 @@ func TestMetricsAreNamedAsPrometheusWants(t *testing.T) {
 	assert.Empty(t, problems)
 }
 
-// What operators find in the table must be what there is.
+// The table for operators must list the metrics that exist.
 func TestTableOfMetricsHasEveryMetricOfThePage(t *testing.T) {
 	t.Parallel()
 	s := serve(t)

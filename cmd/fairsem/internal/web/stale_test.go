@@ -15,7 +15,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
 
-// scripted is a page without a Redis: a test says what it polls, and what single names answer.
+// scripted is a page without a Redis: a test sets the results of its polls, and of queries of single names.
 type scripted struct {
 	t       *testing.T
 	page    *Page
