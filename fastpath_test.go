@@ -218,7 +218,7 @@ func TestPlainScriptsThatAreOftenInVainAreNotTried(t *testing.T) {
 		assert.Equal(t, protocol.NotPlain, s.kind(), "the call is sent in full")
 		s.learn(protocol.Reply{Plain: then}, nil)
 	}
-	for range 100 { // what begins or ends a queue declines a call now and then
+	for range 100 { // the begin and the end of a queue decline a call now and then
 		inVain(without, protocol.PlainWithoutQueue)
 		for range costInVain {
 			assert.Equal(t, protocol.PlainWithoutQueue, s.kind())

@@ -10,7 +10,7 @@ import (
 	"github.com/fairsem/fairsem/internal/clock"
 )
 
-// hold is what the client knows of a permit: until when it may be relied on, and why it has ended.
+// hold is the client's knowledge of a permit: until when it may be relied on, and why it has ended.
 type hold struct {
 	begun  bool // there is a permit; guarded by nameState.mu
 	at     time.Time

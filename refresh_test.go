@@ -77,7 +77,7 @@ func TestTimerHeapKeepsTheEarliestFirst(t *testing.T) {
 	for i := range states {
 		states[i] = idleState()
 	}
-	at := make(map[*timer]time.Time) // what the heap should hold
+	at := make(map[*timer]time.Time) // the expected heap
 	for range 2000 {
 		if rand.IntN(3) == 0 && len(a) > 0 {
 			first := a[0]

@@ -35,7 +35,7 @@ type floorer struct {
 const (
 	floorTTL   = 10 * time.Second // as fairsem's
 	floorKeys  = time.Hour        // until the keys expire
-	floorState = "1"              // what a client knows of a name; only the comparison matters
+	floorState = "1"              // a client's knowledge of a name; only the comparison matters
 )
 
 func openFloor(j job, _ int) (contender, error) {

@@ -302,7 +302,7 @@ func (e *evidence) recovery(name string) time.Duration {
 }
 
 // recovery returns how long the first grant after a strike may take. Two seconds are promised, after the grace period of a new
-// server. What a killed or stopped process held is free after a TTL.
+// server. The units of a killed or stopped process are free after a TTL.
 func (f fault) recovery(o fairsem.Options) time.Duration {
 	return 2*time.Second + max(o.Grace, time.Second) + o.TTL + slack
 }

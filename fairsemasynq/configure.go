@@ -11,7 +11,7 @@ import (
 // configured is the key of a value that the contexts of tasks have on a server that was made with a Config of configure.
 type configured struct{}
 
-// configure has a server reschedule tasks without counting a failure. What the Config has is called for all other errors, and its
+// configure has a server reschedule tasks without counting a failure. The functions of the Config are called for all other errors, and its
 // ErrorHandler for those that end a task, too.
 func configure(config *asynq.Config) {
 	config.RetryDelayFunc = delayOf(config.RetryDelayFunc)

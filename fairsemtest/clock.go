@@ -36,7 +36,7 @@ func (s *Server) Advance(d time.Duration) {
 	s.haveAllLook()
 }
 
-// now is called with mu held, and so is what follows.
+// now is called with mu held, and so are the functions below.
 func (s *Server) now() time.Time { return time.Now().Add(s.ahead) }
 
 // renew has the leases of the living end later by d, and the keys with them. A grant of a Limiter is no lease.

@@ -68,7 +68,7 @@ func TestReleaseCanBeInstalledFromItsTagsAlone(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, string(sums), "\ngithub.com/fairsem/fairsem v0.1.0 h1:")
 
-	// The workspace still uses the library of the folder, which is what no registry has yet.
+	// The workspace still uses the library of the folder, which no registry has yet.
 	assert.Equal(t, root.dir, does(t, root, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/fairsem/fairsem"))
 	does(t, in(root.path("cmd/fairsem"), "GOPROXY=off"), "go", "list", "-deps", ".")
 }

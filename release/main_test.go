@@ -13,7 +13,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The configuration of who runs the tests could sign commits or ask for a password.
+	// The configuration of the user of the tests could sign commits or ask for a password.
 	for key, value := range map[string]string{
 		"GIT_CONFIG_GLOBAL": os.DevNull, "GIT_CONFIG_SYSTEM": os.DevNull,
 		"GIT_AUTHOR_NAME": "tester", "GIT_AUTHOR_EMAIL": "tester@example.com",

@@ -81,7 +81,7 @@ func measure(rdb *redis.Client, shared bool, length time.Duration) ([]moment, er
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = client.Close() }() // what it holds expires
+	defer func() { _ = client.Close() }() // its permits expire
 	sem, err := client.Semaphore(fmt.Sprint("tenants-", shared), limit)
 	if err != nil {
 		return nil, err

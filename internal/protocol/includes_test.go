@@ -25,7 +25,7 @@ var builtIn = []string{"ARGV", "KEYS", "ipairs", "math", "pairs", "redis", "stri
 type scope struct {
 	uses    []string // names that it reads or sets and does not declare
 	sets    []string // those of them that it sets
-	locals  []string // what it declares for the code after it
+	locals  []string // the names that it declares for the code after it
 	include []string // files that it includes
 }
 

@@ -279,7 +279,7 @@ type lostPermit struct {
 	numbers []int64
 }
 
-// What the random calls try first is answered.
+// The first attempt of the random calls is answered.
 func TestPlainScriptsForNumbersAnswerWhatIsUsual(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, testclient.Settled(t))

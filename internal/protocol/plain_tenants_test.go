@@ -171,7 +171,7 @@ func TestPlainCallOfATenantThatIsStoppedHalfWayGrantsNothingTooMuch(t *testing.T
 			s := l.snapshot()
 			assert.LessOrEqual(t, len(s.owner), 4, "%s, %d writes", kind, n)
 			for _, id := range append(members(s.owner), members(s.queue)...) {
-				if id != "me:1:tenant-0" { // what it releases has left one of the two
+				if id != "me:1:tenant-0" { // its released units have left one of the two
 					assert.Contains(t, members(s.timeout), id, "%s: an entry without a deadline after %d writes", kind, n)
 				}
 			}
@@ -366,7 +366,7 @@ func TestPlainCallOfATenantStoresSharesAndLimitsAsNumbers(t *testing.T) {
 	}
 }
 
-// So is what the script for names without waiters does not know.
+// So are cases that the script for names without waiters does not know.
 func TestPlainAcquireOfATenantDeclinesWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	rdb := testclient.Settled(t)

@@ -427,7 +427,7 @@ func TestPlainQueueRepliesWithNumbersOnly(t *testing.T) {
 	}
 }
 
-// What ends that a name is plain is stored before what a plain script would not see: the queue, weights and a limit.
+// The end of a name's plain state is stored before data that a plain script would not see: the queue, weights and a limit.
 func TestNameIsNoLongerPlainOnceAScriptThatEndsItIsStoppedHalfWay(t *testing.T) {
 	t.Parallel()
 	const seed = "owner me:1=5 | timeout me:1=20s | counter 7 | meta declared=1 layout=2 since=7 until=80s plain=1"

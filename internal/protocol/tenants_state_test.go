@@ -14,7 +14,7 @@ import (
 	"github.com/fairsem/fairsem/internal/testclient"
 )
 
-// What is stored of tenants follows from the holders and waiters, so whatever is wrong with it is mended.
+// The stored counts of tenants follow from the holders and waiters, so any error in them is corrected.
 
 // naming returns a declaration of a limit and of tenants.
 func naming(limit int64, tenants ...TenantSpec) Declaration {
@@ -626,7 +626,7 @@ func TestIDsOfAnyTenantAreTakenApartAsTheyWereMade(t *testing.T) {
 	}
 }
 
-// A refused call is the first that names a tenant. What it leaves is maintained by the calls that name none, or is not trusted.
+// A refused call is the first that names a tenant. The data that it leaves is maintained by the calls that name none, or is not trusted.
 func TestNameOnWhichATenantWasRefusedIsSharedFromThenOn(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)

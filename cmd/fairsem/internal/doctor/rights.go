@@ -18,7 +18,7 @@ type right struct {
 	word  string // as ACL SETUSER takes it
 	ask   asking // whether the user has it, in a way that changes nothing even if it has
 	cost  string // of doing without; "": it is needed
-	fails string // what fails without it, if it is needed; "": calls
+	fails string // the operation that fails without it, if it is needed; "": calls
 }
 
 // asking returns the answer of the server as an error. All keys begin with key, and none is there.

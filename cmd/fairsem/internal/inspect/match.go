@@ -10,7 +10,7 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// Glob returns a matcher for a pattern of *, ? and [a-z], in which a slash is a character like any other, and so is what follows a
+// Glob returns a matcher for a pattern of *, ? and [a-z], in which a slash is a character like any other, and so is the one after a
 // backslash, or an error if the pattern is invalid. A text without *, ? and [ matches itself, also with a backslash: it may be a name.
 func Glob(given string) (func(string) bool, error) {
 	if !strings.ContainsAny(given, special) {
