@@ -87,7 +87,7 @@ func (r *request) Prepare(now clock.Instant) (c pipeline.Command, timeout time.D
 	for _, t := range r.all() {
 		timeout = min(timeout, t.ttl/3)
 	}
-	return pipeline.Command{Call: r.callLocked()}, timeout, true
+	return pipeline.Command{Call: r.callLocked(), Otherwise: r}, timeout, true
 }
 
 // callLocked returns the script call: a plain one if it may do.

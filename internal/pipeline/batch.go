@@ -167,7 +167,7 @@ func (b *batch) next(again []prepared) *batch {
 		next.ids += c.IDs()
 		again[i].batch = next
 		if c.declined {
-			again[i].Command = Command{Call: c.Full()}
+			again[i].Command = Command{Call: c.Otherwise.Full()}
 		}
 	}
 	return next

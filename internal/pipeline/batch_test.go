@@ -82,7 +82,7 @@ func (o *order) IDs() int { return o.ids }
 
 func (o *order) Prepare(clock.Instant) (Command, time.Duration, bool) {
 	if o.plain.Script != nil {
-		return Command{Call: o.plain}, o.timeout, true
+		return Command{Call: o.plain, Otherwise: o}, o.timeout, true
 	}
 	if o.prepared != nil {
 		o.prepared()

@@ -31,8 +31,6 @@ type Request interface {
 	// Prepare is called once, when the request is about to be sent: now is the time from which its answer is trusted. It
 	// returns the command, and how long to wait for the answer; false: it is no longer wanted.
 	Prepare(now clock.Instant) (c Command, timeout time.Duration, wanted bool)
-	// Full is called if the call is that of a plain script, which left it to the full one: it returns that.
-	Full() protocol.Call
 	// Done is called once after a Prepare that returned true, with the answer or the reason why there is none. It returns how
 	// many callers it has woken if they share a name with a queue, else 0.
 	Done(r Response, sent clock.Instant) (woken int)
@@ -40,12 +38,16 @@ type Request interface {
 
 // Command is a script call, or any other command.
 type Command struct {
-	Call protocol.Call
-	Cmd  redis.Cmder // nil: the script call
+	Call      protocol.Call
+	Otherwise Fallback    // if the script is a plain one, which may leave the call to the full one
+	Cmd       redis.Cmder // nil: the script call
 
 	withText bool // the script is sent itself, for a server that has not cached it
 	declined bool // it was plain, and the full one is to be sent
 }
+
+// Fallback makes the call of the full script, which is needed only if the plain one was in vain: most are not.
+type Fallback interface{ Full() protocol.Call }
 
 // Response is the answer to a command. A command that has a result of its own has only the error here.
 type Response struct {
@@ -155,8 +157,6 @@ func (q query) Prepare(clock.Instant) (Command, time.Duration, bool) {
 	q.command.Call.Args = slices.Clone(q.command.Call.Args)
 	return q.command, MaxTimeout, true
 }
-
-func (q query) Full() protocol.Call { return q.command.Call }
 
 func (q query) Done(r Response, _ clock.Instant) (woken int) {
 	q.reply <- r
