@@ -83,7 +83,7 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 
 // check returns an error for a Client that New has not made.
 func (c *Client) check() error {
-	if c.rdb == nil {
+	if c == nil || c.rdb == nil {
 		return errZeroClient
 	}
 	return nil

@@ -417,27 +417,28 @@ func chain(err error) []error {
 }
 
 // It once said that the client was closed, and Close crashed.
-func TestZeroClientIsRefusedAndDoesNotCrash(t *testing.T) {
+func TestNilAndZeroClientsAreRefusedAndDoNotCrash(t *testing.T) {
 	t.Parallel()
-	c := new(fairsem.Client)
-	invalid(t, c.Close(), "make it with New")
-	invalid(t, c.Ping(t.Context()), "make it with New")
-	invalid(t, listed(t.Context(), c), "make it with New")
-	for _, err := range c.ListAt(t.Context(), 1) {
+	for _, c := range []*fairsem.Client{nil, {}} {
+		invalid(t, c.Close(), "make it with New")
+		invalid(t, c.Ping(t.Context()), "make it with New")
+		invalid(t, listed(t.Context(), c), "make it with New")
+		for _, err := range c.ListAt(t.Context(), 1) {
+			invalid(t, err, "make it with New")
+		}
+		_, err := c.Inspect("a").Status(t.Context())
+		invalid(t, err, "make it with")
+		_, err = c.Semaphore("a", 1)
+		invalid(t, err, "make it with New")
+		_, err = c.Mutex("a")
+		invalid(t, err, "make it with New")
+		_, err = c.RWMutex("a")
+		invalid(t, err, "make it with New")
+		_, err = c.Limiter("a", 1, time.Second)
+		invalid(t, err, "make it with New")
+		_, err = c.Weighted("a", 1)
 		invalid(t, err, "make it with New")
 	}
-	_, err := c.Inspect("a").Status(t.Context())
-	invalid(t, err, "make it with New")
-	_, err = c.Semaphore("a", 1)
-	invalid(t, err, "make it with New")
-	_, err = c.Mutex("a")
-	invalid(t, err, "make it with New")
-	_, err = c.RWMutex("a")
-	invalid(t, err, "make it with New")
-	_, err = c.Limiter("a", 1, time.Second)
-	invalid(t, err, "make it with New")
-	_, err = c.Weighted("a", 1)
-	invalid(t, err, "make it with New")
 }
 
 // "defer permit.Release(ctx)" before the check of the error is a common mistake.
@@ -467,8 +468,30 @@ func TestNilAndZeroHandlesAreRefusedAndDoNotCrash(t *testing.T) {
 		require.ErrorIs(t, err, fairsem.ErrInvalid)
 	}
 	require.ErrorIs(t, new(fairsem.Limiter).Wait(t.Context(), 1), fairsem.ErrInvalid)
-	require.ErrorIs(t, new(fairsem.Weighted).Acquire(t.Context(), 1), fairsem.ErrInvalid)
-	require.ErrorIs(t, new(fairsem.Mutex).Do(t.Context(), nil), fairsem.ErrInvalid)
+	for _, w := range []*fairsem.Weighted{nil, {}} {
+		require.ErrorIs(t, w.With(fairsem.CallOptions{}).Acquire(t.Context(), 1), fairsem.ErrInvalid)
+		require.ErrorIs(t, w.Acquire(t.Context(), 1), fairsem.ErrInvalid)
+		assert.PanicsWithValue(t, "fairsem: TryAcquire of a zero Weighted: make it with Client.Weighted", func() { w.TryAcquire(1) })
+	}
+	for _, m := range []*fairsem.Mutex{nil, {}} {
+		require.ErrorIs(t, m.With(fairsem.CallOptions{}).Do(t.Context(), nil), fairsem.ErrInvalid)
+		_, err := m.Lock(t.Context())
+		require.ErrorIs(t, err, fairsem.ErrInvalid)
+		_, err = m.TryLock(t.Context())
+		require.ErrorIs(t, err, fairsem.ErrInvalid)
+		_, err = fairsem.AcquireAll(t.Context(), m.Request())
+		require.ErrorIs(t, err, fairsem.ErrInvalid)
+	}
+	for _, m := range []*fairsem.RWMutex{nil, {}} {
+		require.ErrorIs(t, m.With(fairsem.CallOptions{}).Do(t.Context(), nothing), fairsem.ErrInvalid)
+		require.ErrorIs(t, m.RDo(t.Context(), nothing), fairsem.ErrInvalid)
+		_, err := m.Lock(t.Context())
+		require.ErrorIs(t, err, fairsem.ErrInvalid)
+		_, err = m.RLock(t.Context())
+		require.ErrorIs(t, err, fairsem.ErrInvalid)
+		_, err = fairsem.AcquireAll(t.Context(), m.RRequest())
+		require.ErrorIs(t, err, fairsem.ErrInvalid)
+	}
 	for _, s := range []*fairsem.Semaphore{nil, {}} {
 		require.ErrorIs(t, s.With(fairsem.CallOptions{}).Do(t.Context(), 1, nil), fairsem.ErrInvalid)
 		_, err := s.Acquire(t.Context(), 1)

@@ -31,27 +31,35 @@ func (c *Client) Mutex(name string) (*Mutex, error) {
 // Lock waits until the lock is free and all earlier calls of the same tenant have been granted. The caller must release the
 // permit. Otherwise it is like [Semaphore.Acquire], with its errors.
 func (m *Mutex) Lock(ctx context.Context) (*Permit, error) {
-	return m.sem.acquire(ctx, "lock", 1, inQueue)
+	return m.semaphore().acquire(ctx, "lock", 1, inQueue)
 }
 
 // TryLock is Lock without waiting in the queue: if the lock is held, or other calls wait for it, it returns
 // [ErrNotAcquired]. Calls of other tenants count as in [Semaphore.TryAcquire]. It waits for the answer of Redis, for as long as
 // ctx allows.
 func (m *Mutex) TryLock(ctx context.Context) (*Permit, error) {
-	return m.sem.acquire(ctx, "try-lock", 1, atOnce)
+	return m.semaphore().acquire(ctx, "try-lock", 1, atOnce)
 }
 
 // Request returns a request for the lock, for [AcquireAll]. It does no I/O.
-func (m *Mutex) Request() Request { return m.sem.Request(1) }
+func (m *Mutex) Request() Request { return m.semaphore().Request(1) }
 
 // Do runs fn while it holds the lock, which it releases when fn returns or panics. See [Semaphore.Do] for the context of fn
 // and for the result.
 func (m *Mutex) Do(ctx context.Context, fn func(context.Context) error) error {
-	return m.sem.do(ctx, "do", 1, fn)
+	return m.semaphore().do(ctx, "do", 1, fn)
 }
 
 // With returns a handle on the same lock whose calls have these options, as [Semaphore.With] does.
-func (m *Mutex) With(o CallOptions) *Mutex { return newMutex(m.sem.With(o)) }
+func (m *Mutex) With(o CallOptions) *Mutex { return newMutex(m.semaphore().With(o)) }
+
+// semaphore is nil for a handle that no Client has made: its methods return an error.
+func (m *Mutex) semaphore() *Semaphore {
+	if m == nil {
+		return nil
+	}
+	return m.sem
+}
 
 func newMutex(s *Semaphore) *Mutex { return &Mutex{s.Inspector, s} }
 
@@ -93,47 +101,54 @@ func (c *Client) RWMutex(name string) (*RWMutex, error) {
 // Lock waits until the lock is free of readers and writers and all earlier calls of the same tenant have been granted. The caller
 // must release the permit. Otherwise it is like [Semaphore.Acquire], with its errors.
 func (m *RWMutex) Lock(ctx context.Context) (*Permit, error) {
-	return m.sem.acquire(ctx, "lock", allUnits, inQueue)
+	return m.semaphore().acquire(ctx, "lock", allUnits, inQueue)
 }
 
 // TryLock is Lock without waiting in the queue: if the lock is held, or other calls wait for it, it returns
 // [ErrNotAcquired]. Calls of other tenants count as in [Semaphore.TryAcquire]. It waits for the answer of Redis, for as long as
 // ctx allows.
 func (m *RWMutex) TryLock(ctx context.Context) (*Permit, error) {
-	return m.sem.acquire(ctx, "try-lock", allUnits, atOnce)
+	return m.semaphore().acquire(ctx, "try-lock", allUnits, atOnce)
 }
 
 // RLock waits until no writer holds the lock and all earlier calls of the same tenant have been granted. The caller must release the
 // permit. Otherwise it is like [Semaphore.Acquire], with its errors.
 func (m *RWMutex) RLock(ctx context.Context) (*Permit, error) {
-	return m.sem.acquire(ctx, "rlock", 1, inQueue)
+	return m.semaphore().acquire(ctx, "rlock", 1, inQueue)
 }
 
 // TryRLock is RLock without waiting in the queue: if a writer holds the lock, or other calls wait for it, it returns
 // [ErrNotAcquired]. Calls of other tenants count as in [Semaphore.TryAcquire]. It waits for the answer of Redis, for as long as
 // ctx allows.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Permit, error) {
-	return m.sem.acquire(ctx, "try-rlock", 1, atOnce)
+	return m.semaphore().acquire(ctx, "try-rlock", 1, atOnce)
 }
 
 // Request returns a request for the lock as a writer, for [AcquireAll]. It does no I/O.
-func (m *RWMutex) Request() Request { return m.sem.Request(allUnits) }
+func (m *RWMutex) Request() Request { return m.semaphore().Request(allUnits) }
 
 // RRequest is [RWMutex.Request] as a reader.
-func (m *RWMutex) RRequest() Request { return m.sem.Request(1) }
+func (m *RWMutex) RRequest() Request { return m.semaphore().Request(1) }
 
 // Do runs fn while it holds the lock as a writer, and releases it when fn returns or panics. See [Semaphore.Do] for the
 // context of fn and for the result.
 func (m *RWMutex) Do(ctx context.Context, fn func(context.Context) error) error {
-	return m.sem.do(ctx, "do", allUnits, fn)
+	return m.semaphore().do(ctx, "do", allUnits, fn)
 }
 
 // RDo is [RWMutex.Do] as a reader.
 func (m *RWMutex) RDo(ctx context.Context, fn func(context.Context) error) error {
-	return m.sem.do(ctx, "rdo", 1, fn)
+	return m.semaphore().do(ctx, "rdo", 1, fn)
 }
 
 // With returns a handle on the same lock whose calls have these options, as [Semaphore.With] does.
-func (m *RWMutex) With(o CallOptions) *RWMutex { return newRWMutex(m.sem.With(o)) }
+func (m *RWMutex) With(o CallOptions) *RWMutex { return newRWMutex(m.semaphore().With(o)) }
+
+func (m *RWMutex) semaphore() *Semaphore {
+	if m == nil {
+		return nil
+	}
+	return m.sem
+}
 
 func newRWMutex(s *Semaphore) *RWMutex { return &RWMutex{s.Inspector, s} }

@@ -107,7 +107,7 @@ func (c *Client) Weighted(name string, n int64) (*Weighted, error) {
 // With returns a handle on the same semaphore whose calls have these options. It holds nothing: units that it acquires it releases, and
 // not w. So a tenant has a Weighted of its own.
 func (w *Weighted) With(o CallOptions) *Weighted {
-	if w.sem == nil {
+	if w == nil || w.sem == nil {
 		return new(Weighted)
 	}
 	s := w.sem.With(o)
@@ -130,7 +130,7 @@ func (w *Weighted) With(o CallOptions) *Weighted {
 func (w *Weighted) Acquire(ctx context.Context, n int64) error {
 	mustNotBeNegative(n)
 	switch {
-	case w.sem == nil:
+	case w == nil || w.sem == nil:
 		return wrap("acquire", "", errNoClient)
 	case ctx == nil:
 		return nilContext("acquire", w.sem.name)
@@ -164,7 +164,7 @@ func (w *Weighted) TryAcquire(n int64) bool {
 	if n == 0 {
 		return true
 	}
-	if w.sem == nil {
+	if w == nil || w.sem == nil {
 		panic("fairsem: TryAcquire of a zero Weighted: make it with Client.Weighted")
 	}
 	if w.sem.client.events.begin() { // until the error that it cannot return is reported
