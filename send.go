@@ -158,7 +158,7 @@ func (r *request) plainScriptOfTenants(kind protocol.Plain, acquires bool) *prot
 	return nil
 }
 
-// Full returns the script call after a plain one that was in vain.
+// Full returns the script call after a plain one that was declined.
 func (r *request) Full() protocol.Call {
 	r.state.mu.Lock()
 	defer r.state.mu.Unlock()

@@ -11,7 +11,7 @@ type event int
 const (
 	answered  event = iota // Redis has answered an operation
 	failed                 // an operation got no answer, or a refusal
-	notified               // a message, or the reply to another call, says something of it
+	notified               // a message, or the reply to another call, says something about it
 	ticked                 // time has passed
 	abandoned              // it was given up, or is about to be sent although it was
 )
@@ -37,7 +37,7 @@ type situation struct {
 	otherEpoch bool // the grant has been lost since: positions are restored unchanged
 	misfit     bool // it has numbers for a permit without numbers
 
-	// Of a grant, of which an answer or a notice says.
+	// Of a grant that an answer or a notice reports.
 	unsure     bool // the lease that is left is too short, or only an answer about the ticket is enough
 	unnumbered bool // it has not the numbers that the permit is to have
 
@@ -141,7 +141,7 @@ func nextAnswered(s situation) effect {
 	}
 }
 
-// nextNotified: what is not about this grant, this position or this epoch is ignored.
+// nextNotified ignores a notice that does not name the position or the token of the ticket, and a grant of another epoch.
 func nextNotified(s situation) effect {
 	switch {
 	case s.phase == leaving:
@@ -152,10 +152,10 @@ func nextNotified(s situation) effect {
 		return doRequery // it was evicted
 	case s.phase == holding || !s.ofPosition:
 		return doNothing
+	case s.misfit || s.grant && s.otherEpoch:
+		return doNothing
 	case !s.grant:
 		return doRequery // removed from the queue, and Acquire tries again; or a nearer deadline, which the answer has
-	case s.otherEpoch || s.misfit:
-		return doNothing
 	case s.unnumbered:
 		return doVerify // keys were deleted, or it is forged
 	default:

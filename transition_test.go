@@ -67,7 +67,8 @@ answered asking|waiting refresh|reduce gone|refused|full|too-big|evicted -less -
 notified removed|leaving * * : nothing
 notified asking * * : keep
 notified waiting * * -grant of-token : keep
-notified waiting * * -grant -of-token of-position : requery
+notified waiting * * -grant -of-token of-position misfit : nothing
+notified waiting * * -grant -of-token of-position -misfit : requery
 notified waiting * * -grant -of-token -of-position : nothing
 notified waiting * * grant -of-position : nothing
 notified waiting * * grant of-position other-epoch : nothing

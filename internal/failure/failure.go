@@ -42,7 +42,7 @@ func Discreet(err error) error {
 	return err
 }
 
-// IsReply reports whether err is a reply of Redis, if only an earlier one: the server was there, and refused something.
+// IsReply reports whether err has a reply of Redis in its chain, if only an earlier one: the server was there.
 func IsReply(err error) bool {
 	if err == nil {
 		return false
@@ -52,7 +52,7 @@ func IsReply(err error) bool {
 }
 
 // Begins reports whether err is a reply of Redis that begins with those words, after its "ERR" if it has one.
-// That of no error costs nothing: every answer is asked.
+// nil costs nothing: this is asked of every answer.
 func Begins(err error, words string) bool { return err != nil && redis.HasErrorPrefix(err, words) }
 
 // IsMissing reports whether err means that a key or a field does not exist.
@@ -61,16 +61,37 @@ func IsMissing(err error) bool { return errors.Is(err, redis.Nil) }
 // Denied reports whether err is the reply to a user who lacks a right.
 func Denied(err error) bool { return redis.IsPermissionError(err) }
 
-// UnknownCommand reports whether err is the reply of a server that has no such command.
-func UnknownCommand(err error) bool { return Begins(err, "unknown command") }
+// DeniedCommand reports whether it is the command of that name that the user may not run; "" is any command, and not its keys or channels.
+func DeniedCommand(err error, name string) bool {
+	return Denied(err) && (name == "" && says(err, "to run the") || name != "" && says(err, "'"+name+"'"))
+}
+
+// DeniedChannel reports whether it is a channel that the user may not use.
+func DeniedChannel(err error) bool { return Denied(err) && says(err, "channel") }
+
+// UnknownCommand reports whether err is the reply of a server that has no such command; "" is any.
+func UnknownCommand(err error, name string) bool {
+	return Begins(err, "unknown command "+quoted(name, "'")) || Begins(err, "unknown command "+quoted(name, "`")) // the latter before Redis 7
+}
+
+func quoted(name, mark string) string {
+	if name == "" {
+		return ""
+	}
+	return mark + name + mark
+}
+
+// says reports whether text is somewhere in err, which may be the end of a chain that go-redis has joined.
+func says(err error, text string) bool { return err != nil && strings.Contains(err.Error(), text) }
+
+// Busy reports whether err is the reply of a server that a script blocks.
+func Busy(err error) bool { return Begins(err, "BUSY") }
 
 // NoSuchDatabase reports whether err is the reply of a server that has fewer databases than the number of the one asked for.
 func NoSuchDatabase(err error) bool { return Begins(err, "DB index is out of range") }
 
 // NotClustered reports whether err is the reply of a server that is not part of a cluster.
-func NotClustered(err error) bool {
-	return err != nil && strings.Contains(err.Error(), "cluster support disabled")
-}
+func NotClustered(err error) bool { return says(err, "cluster support disabled") }
 
 // OfTheName reports whether err says something about the keys of one name only: a call with any other may work.
 func OfTheName(err error) bool {
@@ -99,7 +120,7 @@ func Moved(err error) bool { return Begins(err, "MOVED") }
 // UnknownScript reports whether err is the reply of a server that has not cached the script.
 func UnknownScript(err error) bool { return Begins(err, "NOSCRIPT") }
 
-// Forbidden reports whether err is Redis's reply to a user who lacks a right.
+// Forbidden reports whether err is a reply of Redis that no retry changes, such as that to a user who lacks a right.
 func Forbidden(err error) bool { return Refused(err) && !Transient(err) }
 
 // IsOtherKind reports whether err is the reply to a Limiter on a name that is used as a Semaphore, or the other way round.

@@ -146,7 +146,7 @@ func (b *batch) unanswered(responses []Response) (again []prepared) {
 			continue
 		case failure.UnknownScript(r.Err) && !c.withText:
 			c.withText = true
-		case r.Err == nil && c.Call.Script.Declined(r.Numbers):
+		case r.Err == nil && c.Otherwise != nil && c.Call.Script.Declined(r.Numbers):
 			c.declined = true
 		default:
 			continue

@@ -39,14 +39,14 @@ type Request interface {
 // Command is a script call, or any other command.
 type Command struct {
 	Call      protocol.Call
-	Otherwise Fallback    // if the script is a plain one, which may leave the call to the full one
+	Otherwise Fallback    // of a plain script, which may decline the call
 	Cmd       redis.Cmder // nil: the script call
 
 	withText bool // the script is sent itself, for a server that has not cached it
 	declined bool // it was plain, and the full one is to be sent
 }
 
-// Fallback makes the call of the full script, which is needed only if the plain one was in vain: most are not.
+// Fallback makes the call of the full script, which is needed only if the plain one has declined: most do not.
 type Fallback interface{ Full() protocol.Call }
 
 // Response is the answer to a command. A command that has a result of its own has only the error here.

@@ -132,7 +132,7 @@ func (s *Server) describe(err error) string {
 	said := failure.Discreet(err).Error()
 	if failure.Denied(err) {
 		for _, command := range described {
-			if strings.Contains(said, "'"+command+"'") {
+			if failure.DeniedCommand(err, command) {
 				return fmt.Sprintf("NOPERM this user may not run the '%s' command", command)
 			}
 		}
@@ -184,9 +184,9 @@ func (s *Server) advice(err error) string {
 		return "if it uses TLS, write rediss://, clusters:// or sentinels://"
 	case failure.NotClustered(err):
 		return "it is not a cluster: write redis://, or rediss:// with TLS"
-	case says("unknown command 'sentinel'"), says("unknown command `sentinel`"):
+	case failure.UnknownCommand(err, "sentinel"):
 		return "it is not a sentinel: write redis:// or cluster://"
-	case says("unknown command 'cluster'"), says("unknown command `cluster`"):
+	case failure.UnknownCommand(err, "cluster"):
 		return "if it is a sentinel, write sentinel://, with ?master_name=NAME"
 	case errors.Is(err, errNoPrimary):
 		return "redis-cli --cluster create assigns slots"

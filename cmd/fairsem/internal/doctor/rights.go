@@ -41,7 +41,7 @@ func subscribe(ctx context.Context, n *node, _, channel string) error {
 	sub := n.rdb.Subscribe(ctx, channel)
 	defer sub.Close()
 	_, err := sub.ReceiveTimeout(ctx, receiveTimeout)
-	if failure.Denied(err) || failure.UnknownCommand(err) {
+	if failure.Denied(err) || failure.UnknownCommand(err, "") {
 		return err
 	}
 	return nil // other errors are reported by the check of the channel
@@ -220,9 +220,9 @@ func (p *target) missingRights(ctx context.Context, n *node) (missing []missingR
 		if err != nil && !failure.IsReply(err) {
 			return nil, err // about more than this right
 		}
-		l := missingRight{r, failure.UnknownCommand(err)}
+		l := missingRight{r, failure.UnknownCommand(err, "")}
 		if failure.Denied(err) {
-			l.right = p.deniedRight(r, err.Error())
+			l.right = p.deniedRight(r, err)
 		} else if !l.unknown {
 			continue
 		}
@@ -241,7 +241,7 @@ func (p *target) missingPlaces(ctx context.Context, n *node, id string, missing 
 		if err != nil && !failure.IsReply(err) {
 			return nil, err
 		}
-		if failure.Denied(err) && !deniesCommand(err.Error()) && !names(missing, p.everyPlace(r.word[:1])) {
+		if failure.Denied(err) && !failure.DeniedCommand(err, "") && !names(missing, p.everyPlace(r.word[:1])) {
 			more = append(more, missingRight{right: r})
 		}
 	}
@@ -253,17 +253,15 @@ func names(missing []missingRight, word string) bool {
 }
 
 // deniedRight is the right that a refusal is about: the command, its keys or its channel.
-func (p *target) deniedRight(r right, refusal string) right {
+func (p *target) deniedRight(r right, err error) right {
 	switch {
-	case deniesCommand(refusal):
+	case failure.DeniedCommand(err, ""):
 		return r
-	case strings.Contains(refusal, "channel"):
+	case failure.DeniedChannel(err):
 		return right{word: p.everyPlace("&"), cost: r.cost}
 	}
 	return right{word: p.everyPlace("~")}
 }
-
-func deniesCommand(refusal string) bool { return strings.Contains(refusal, "to run the") }
 
 // everyPlace is the right on all keys, ~, or all channels, &, of the prefix.
 func (p *target) everyPlace(sign string) string { return sign + p.Prefix + ":*" }

@@ -15,7 +15,7 @@ import (
 // Checks of the server itself: its kind and version, its role, and whether it answers at all.
 
 func busy(_ context.Context, _ *target, n *node) Finding {
-	if n.err != nil && strings.HasPrefix(n.err.Error(), "BUSY") {
+	if failure.Busy(n.err) {
 		return last(fail("a script has been running for longer than lua-time-limit, and blocks all other commands",
 			"find out which script it is; SCRIPT KILL ends a script that has not written yet"))
 	}

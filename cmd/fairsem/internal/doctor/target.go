@@ -49,7 +49,7 @@ func (p *target) connect(ctx context.Context, answer error) (Finding, bool) {
 			n.info = fields(text)
 		}
 		switch {
-		case failure.Denied(n.err) && strings.Contains(n.err.Error(), "'select'"):
+		case failure.DeniedCommand(n.err, "select"):
 			return noSelect(), false
 		case failure.NoSuchDatabase(n.err):
 			return noDatabase(), false

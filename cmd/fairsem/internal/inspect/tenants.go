@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fairsem/fairsem"
-
 	"github.com/fairsem/fairsem/internal/failure"
 )
 
