@@ -177,9 +177,22 @@ func moveSlotBack(env *environment) (string, error) {
 			return "", err
 		}
 		all = append(all, what)
+		// Both know that: an older claim may still be on its way, and a node refuses to give away a slot that it does not have.
+		if err := await(func() error { return env.owns(to, key) }); err != nil {
+			return "", err
+		}
 		from, to = to, from
 	}
 	return strings.Join(all, ", "), nil
+}
+
+// owns returns nil if a primary serves a key.
+func (env *environment) owns(primary *redistest.Server, key string) error {
+	owner, err := env.deployment.cluster.Owner(key)
+	if err == nil && owner != primary {
+		err = fmt.Errorf("%s serves %q, not %s", owner.Addr(), key, primary.Addr())
+	}
+	return err
 }
 
 // oneEpoch returns nil if all nodes know the same latest epoch.
