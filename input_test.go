@@ -473,25 +473,33 @@ func TestNilAndZeroHandlesAreRefusedAndDoNotCrash(t *testing.T) {
 		require.ErrorIs(t, w.Acquire(t.Context(), 1), fairsem.ErrInvalid)
 		assert.PanicsWithValue(t, "fairsem: TryAcquire of a zero Weighted: make it with Client.Weighted", func() { w.TryAcquire(1) })
 	}
-	for _, m := range []*fairsem.Mutex{nil, {}} {
-		require.ErrorIs(t, m.With(fairsem.CallOptions{}).Do(t.Context(), nil), fairsem.ErrInvalid)
+	type lock interface {
+		Lock(ctx context.Context) (*fairsem.Permit, error)
+		TryLock(ctx context.Context) (*fairsem.Permit, error)
+		Do(ctx context.Context, fn func(context.Context) error) error
+		Request() fairsem.Request
+	}
+	var mutex *fairsem.Mutex
+	var rw *fairsem.RWMutex
+	for _, m := range []lock{
+		mutex, new(fairsem.Mutex), mutex.With(fairsem.CallOptions{}), new(fairsem.Mutex).With(fairsem.CallOptions{}),
+		rw, new(fairsem.RWMutex), rw.With(fairsem.CallOptions{}), new(fairsem.RWMutex).With(fairsem.CallOptions{}),
+	} {
 		_, err := m.Lock(t.Context())
 		require.ErrorIs(t, err, fairsem.ErrInvalid)
 		_, err = m.TryLock(t.Context())
 		require.ErrorIs(t, err, fairsem.ErrInvalid)
+		require.ErrorIs(t, m.Do(t.Context(), nothing), fairsem.ErrInvalid)
 		_, err = fairsem.AcquireAll(t.Context(), m.Request())
 		require.ErrorIs(t, err, fairsem.ErrInvalid)
 	}
-	for _, m := range []*fairsem.RWMutex{nil, {}} {
-		require.ErrorIs(t, m.With(fairsem.CallOptions{}).Do(t.Context(), nothing), fairsem.ErrInvalid)
-		require.ErrorIs(t, m.RDo(t.Context(), nothing), fairsem.ErrInvalid)
-		_, err := m.Lock(t.Context())
-		require.ErrorIs(t, err, fairsem.ErrInvalid)
-		_, err = m.RLock(t.Context())
-		require.ErrorIs(t, err, fairsem.ErrInvalid)
-		_, err = fairsem.AcquireAll(t.Context(), m.RRequest())
-		require.ErrorIs(t, err, fairsem.ErrInvalid)
-	}
+	require.ErrorIs(t, rw.RDo(t.Context(), nothing), fairsem.ErrInvalid)
+	_, err = rw.RLock(t.Context())
+	require.ErrorIs(t, err, fairsem.ErrInvalid)
+	_, err = rw.TryRLock(t.Context())
+	require.ErrorIs(t, err, fairsem.ErrInvalid)
+	_, err = fairsem.AcquireAll(t.Context(), rw.RRequest())
+	require.ErrorIs(t, err, fairsem.ErrInvalid)
 	for _, s := range []*fairsem.Semaphore{nil, {}} {
 		require.ErrorIs(t, s.With(fairsem.CallOptions{}).Do(t.Context(), 1, nil), fairsem.ErrInvalid)
 		_, err := s.Acquire(t.Context(), 1)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"reflect"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -75,8 +74,8 @@ func (o Options) check(rdb redis.UniversalClient) error {
 	if _, ring := rdb.(*redis.Ring); ring {
 		return errors.New("a redis.Ring moves names to other servers when one fails, and limits with them")
 	}
-	if strings.ContainsAny(o.Prefix, "{}") {
-		return fmt.Errorf("prefix %q contains a brace", o.Prefix)
+	if err := protocol.CheckPrefix(o.Prefix); err != nil {
+		return err
 	}
 	if len(o.Label) > maxLabel {
 		return fmt.Errorf("label of %d bytes is longer than %d", len(o.Label), maxLabel)

@@ -177,7 +177,7 @@ func moveSlotBack(env *environment) (string, error) {
 			return "", err
 		}
 		all = append(all, what)
-		// Both know that: an older claim may still be on its way, and a node refuses to give away a slot that it does not have.
+		// An older claim may still be on its way, and a node refuses to give away a slot that it does not have.
 		if err := await(func() error { return env.owns(to, key) }); err != nil {
 			return "", err
 		}

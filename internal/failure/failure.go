@@ -61,7 +61,8 @@ func IsMissing(err error) bool { return errors.Is(err, redis.Nil) }
 // Denied reports whether err is the reply to a user who lacks a right.
 func Denied(err error) bool { return redis.IsPermissionError(err) }
 
-// DeniedCommand reports whether it is the command of that name that the user may not run; "" is any command, and not its keys or channels.
+// DeniedCommand reports whether the user may not run the command of that name, or any command if the name is empty. A key or a channel
+// that the user may not use is no denied command.
 func DeniedCommand(err error, name string) bool {
 	return Denied(err) && (name == "" && says(err, "to run the") || name != "" && says(err, "'"+name+"'"))
 }
@@ -71,14 +72,8 @@ func DeniedChannel(err error) bool { return Denied(err) && says(err, "channel") 
 
 // UnknownCommand reports whether err is the reply of a server that has no such command; "" is any.
 func UnknownCommand(err error, name string) bool {
-	return Begins(err, "unknown command "+quoted(name, "'")) || Begins(err, "unknown command "+quoted(name, "`")) // the latter before Redis 7
-}
-
-func quoted(name, mark string) string {
-	if name == "" {
-		return ""
-	}
-	return mark + name + mark
+	return Begins(err, "unknown command") &&
+		(name == "" || says(err, "unknown command '"+name+"'") || says(err, "unknown command `"+name+"`")) // the latter before Redis 7
 }
 
 // says reports whether text is somewhere in err, which may be the end of a chain that go-redis has joined.

@@ -80,6 +80,14 @@ func CheckName(name string) error {
 	return nil
 }
 
+// CheckPrefix returns why a prefix cannot be used, nil if it can: a brace before that of the name would be the hash tag.
+func CheckPrefix(prefix string) error {
+	if strings.ContainsAny(prefix, "{}") {
+		return fmt.Errorf("prefix %q contains a brace", prefix)
+	}
+	return nil
+}
+
 // Keyspace is where the keys and channels are in Redis, and which client makes the calls.
 type Keyspace struct {
 	Prefix   string // of every key and channel
@@ -111,7 +119,7 @@ func ParseKey(key string) (k Keyspace, name, kind string, ok bool) {
 	k.Prefix, _, _ = strings.Cut(key, ":{")
 	kind = key[strings.LastIndexByte(key, ':')+1:]
 	name, ok = k.NameOf(key, kind)
-	if !ok || k.Prefix == "" || strings.ContainsAny(k.Prefix, "{}") || !slices.Contains(Kinds[:], kind) {
+	if !ok || k.Prefix == "" || CheckPrefix(k.Prefix) != nil || !slices.Contains(Kinds[:], kind) {
 		return Keyspace{}, "", "", false
 	}
 	return k, name, kind, true

@@ -88,29 +88,38 @@ func mode(ctx context.Context, client redis.UniversalClient) string {
 // refusals are replies of a Redis that has accepted the connection, and denials of one that has not, by how they begin. They are shown in
 // words of our own: a short password may be a part of Redis's.
 var (
-	refusals = map[string]string{
-		"NOPERM":      "NOPERM this user lacks a right",
-		"LOADING":     "LOADING it is loading its data",
-		"BUSY":        "BUSY a script is running for long",
-		"MASTERDOWN":  "MASTERDOWN this replica has no connection to its primary",
-		"CLUSTERDOWN": "CLUSTERDOWN the cluster is down",
-		"MISCONF":     "MISCONF it cannot save its data, and accepts no writes",
-
-		"This instance has cluster support disabled": "ERR This instance has cluster support disabled",
-		"DB index is out of range":                   "ERR DB index is out of range",
+	refusals = []reply{
+		{begins("NOPERM"), "NOPERM this user lacks a right"},
+		{begins("LOADING"), "LOADING it is loading its data"},
+		{failure.Busy, "BUSY a script is running for long"},
+		{begins("MASTERDOWN"), "MASTERDOWN this replica has no connection to its primary"},
+		{begins("CLUSTERDOWN"), "CLUSTERDOWN the cluster is down"},
+		{begins("MISCONF"), "MISCONF it cannot save its data, and accepts no writes"},
+		{failure.NotClustered, "ERR This instance has cluster support disabled"},
+		{failure.NoSuchDatabase, "ERR DB index is out of range"},
 	}
-	denials = map[string]string{
-		"WRONGPASS": "WRONGPASS invalid username-password pair or user is disabled",
-		"NOAUTH":    "NOAUTH a password is needed",
+	denials = []reply{
+		{begins("WRONGPASS"), "WRONGPASS invalid username-password pair or user is disabled"},
+		{begins("NOAUTH"), "NOAUTH a password is needed"},
 	}
 )
 
-// known returns our own words for a reply, of one of the lists above; "": it is on none of them.
-func known(err error, lists ...map[string]string) string {
+// reply is a reply of Redis in our own words.
+type reply struct {
+	is    func(error) bool
+	words string
+}
+
+func begins(text string) func(error) bool {
+	return func(err error) bool { return failure.Begins(err, text) }
+}
+
+// known returns our own words for a reply of one of the lists above; "": it is on none of them.
+func known(err error, lists ...[]reply) string {
 	for _, list := range lists {
-		for begin, words := range list {
-			if failure.Begins(err, begin) {
-				return words
+		for _, r := range list {
+			if r.is(err) {
+				return r.words
 			}
 		}
 	}
