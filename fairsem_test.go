@@ -266,13 +266,24 @@ func (w *world) mustBeEmpty() {
 	for _, kind := range []string{"owner", "queue", "weight", "numbers"} {
 		n, err := w.rdb.Exists(ctx, w.key(kind)).Result()
 		assert.NoError(w.t, err)
-		assert.Zero(w.t, n, "%s is left behind", kind)
+		if !assert.Zero(w.t, n, "%s is left behind", kind) {
+			w.logState(ctx)
+		}
 	}
 	for _, kind := range []string{"timeout", "counter", "meta"} {
 		left, err := w.rdb.PTTL(ctx, w.key(kind)).Result()
 		assert.NoError(w.t, err)
 		assert.NotEqual(w.t, time.Duration(-1), left, "%s never expires", kind)
 	}
+}
+
+// logState logs what is stored under the name, and which server said so.
+func (w *world) logState(ctx context.Context) {
+	for _, kind := range []string{"owner", "queue", "numbers", "timeout"} {
+		w.t.Log(kind, w.rdb.ZRangeWithScores(ctx, w.key(kind), 0, 9))
+	}
+	w.t.Log("meta", w.rdb.HGetAll(ctx, w.key("meta")))
+	w.t.Log(w.rdb.Info(ctx, "server", "replication"))
 }
 
 func TestAcquireGrantsUpToTheLimitAndThenQueues(t *testing.T) {

@@ -117,12 +117,15 @@ func TestSentinelClientFollowsAKilledPrimary(t *testing.T) {
 	requireFollows(t, s, old)
 }
 
-// requireFollows requires that the group's client writes to another server than old.
+// requireFollows requires that every sentinel reports another primary than old, and that the group's client writes to it.
 func requireFollows(t *testing.T, s *Sentinel, old *Server) {
 	t.Helper()
 	now, err := s.Primary()
 	require.NoError(t, err)
 	require.NotEqual(t, old.Addr(), now.Addr())
+	for _, sentinel := range s.Sentinels {
+		require.Equal(t, now.Addr(), sentinel.primaryAddr())
+	}
 	require.Eventually(t, func() bool {
 		if s.Client().Set(t.Context(), "followed", 1, 0).Err() != nil {
 			return false

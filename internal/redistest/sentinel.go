@@ -47,16 +47,25 @@ func (s *Sentinel) Client() *redis.Client { return s.client }
 
 // Primary returns the server that most sentinels consider the primary, whether it runs or not. It fails while they disagree.
 func (s *Sentinel) Primary() (*Server, error) {
-	votes := map[string]int{}
+	primary, votes := s.poll(quorum)
+	if primary == nil {
+		return nil, fmt.Errorf("redistest: the sentinels disagree about the primary: %v", votes)
+	}
+	return primary, nil
+}
+
+// poll returns the server that at least as many sentinels report as the primary, nil if there is none, and what they report.
+func (s *Sentinel) poll(atLeast int) (primary *Server, votes map[string]int) {
+	votes = map[string]int{}
 	for _, sentinel := range s.Sentinels {
 		votes[sentinel.primaryAddr()]++
 	}
 	for _, n := range s.Nodes {
-		if votes[n.addr] >= quorum {
-			return n, nil
+		if votes[n.addr] >= atLeast {
+			primary = n
 		}
 	}
-	return nil, fmt.Errorf("redistest: the sentinels disagree about the primary: %v", votes)
+	return primary, votes
 }
 
 // Replicas returns all servers except the [Sentinel.Primary], whether they run or not.
@@ -88,15 +97,13 @@ func (s *Sentinel) Failover() error {
 	return s.AwaitFailover(old)
 }
 
-// AwaitFailover waits until another server than old is the primary and reports that role itself, for example after a Kill.
+// AwaitFailover waits until another server than old is the primary, for example after a Kill: all sentinels report it, and it
+// reports that role itself. A sentinel that does not know of the failover yet may begin another.
 func (s *Sentinel) AwaitFailover(old *Server) error {
 	return await(groupTimeout, nil, func() error {
-		now, err := s.Primary()
-		if err != nil {
-			return err
-		}
-		if now == old || now.role() != "master" {
-			return fmt.Errorf("redistest: no new primary after %s yet", old.addr)
+		now, votes := s.poll(sentinels)
+		if now == nil || now == old || now.role() != "master" {
+			return fmt.Errorf("redistest: no new primary after %s yet: %v", old.addr, votes)
 		}
 		return nil
 	})
