@@ -7,6 +7,7 @@ import "github.com/fairsem/fairsem/internal/protocol"
 type fastPath struct {
 	plain                   protocol.Plain // of the last reply
 	withQueue, withoutQueue trust          // in those for names that may have waiters, and in the others
+	renewing                trust          // in the one that renews many permits and waiters
 }
 
 // trust is how often calls of some plain scripts are in vain. One now and then is worth it: where a queue begins, for example, or
@@ -47,9 +48,16 @@ func (s *fastPath) kind() protocol.Plain {
 	return protocol.NotPlain
 }
 
+// renewsMany reports whether the next call may use the script that renews many permits and waiters.
+func (s *fastPath) renewsMany() bool {
+	return s.plain != protocol.NotPlain && s.plain != protocol.PlainWithNumbers && s.renewing.wait == 0
+}
+
 // trusted returns the trust in a plain script.
 func (s *fastPath) trusted(script *protocol.Script) *trust {
 	switch script {
+	case protocol.PlainRefreshScript:
+		return &s.renewing
 	case protocol.PlainQueueScript, protocol.PlainTenantsScript:
 		return &s.withQueue
 	}
@@ -64,6 +72,7 @@ func (s *fastPath) learn(reply protocol.Reply, from *protocol.Script) {
 	}
 	if s.plain != protocol.NotPlain && from == nil {
 		s.withQueue.wait = max(0, s.withQueue.wait-1)
+		s.renewing.wait = max(0, s.renewing.wait-1)
 	}
 	switch s.plain {
 	case protocol.PlainWithoutQueue, protocol.PlainWithNumbers, protocol.PlainWithTenants:

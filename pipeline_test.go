@@ -846,7 +846,7 @@ func TestTimeoutIsAThirdOfTheShortestTTL(t *testing.T) {
 		} {
 			r := &request{state: c.newState("a"), key: requestKey{script: protocol.RefreshScript}}
 			for _, ttl := range test.ttls {
-				r.tickets = append(r.tickets, &ticket{ttl: ttl})
+				r.tickets = append(r.tickets, &ticket{ttl: ttl, opts: &CallOptions{}})
 			}
 			_, timeout, wanted := r.Prepare(c.clock.Now())
 			assert.True(t, wanted)

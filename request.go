@@ -17,6 +17,7 @@ type requestKey struct {
 	lease     time.Duration          // of a refresh or a restore
 	tombstone time.Duration          // of a release
 	overdue   bool                   // of a release: the leases have ended
+	inFull    bool                   // of a refresh: a plain script had no answer
 }
 
 // canJoinAcquire reports whether k is a release that an acquire can carry.
@@ -44,8 +45,10 @@ type request struct {
 
 // plainCall is the assumption of a request that was sent to a plain script.
 type plainCall struct {
-	script *protocol.Script // nil: it was sent to the full one
-	knew   protocol.Known
+	script  *protocol.Script // nil: it was sent to the full one
+	knew    protocol.Known
+	holding int   // of a refresh: how many of the tickets hold
+	missed  []int // of a refresh: the tickets that the reply is not about
 }
 
 // joins reports whether an acquire and plain releases for it come together.
@@ -69,8 +72,12 @@ func (r *request) add(k requestKey, tickets []*ticket) {
 }
 
 // room is how many of some tickets r can still carry if it carries most: at least one if it has none.
-func (r *request) room(tickets []*ticket, most int) (n int) {
-	free := most - int(r.ids.Load())
+func (r *request) room(tickets []*ticket, most int) int {
+	return fitting(tickets, most-int(r.ids.Load()), most)
+}
+
+// fitting is how many of some tickets cost no more than is free of most: at least one if all is.
+func fitting(tickets []*ticket, free, most int) (n int) {
 	for n < len(tickets) && (free >= tickets[n].cost() || free == most) {
 		free -= tickets[n].cost()
 		n++

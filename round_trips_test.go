@@ -142,3 +142,32 @@ func TestTryAcquireThatIsRefusedBetweenReleasesSeldomNeedsASecondRoundTrip(t *te
 	calls.seldomDeclined(t, pairs)
 	w.release(other)
 }
+
+// One call renews more waiters than a full script may, and they keep their places.
+func TestManyWaitersAreRenewedInCallsOfAPlainScript(t *testing.T) {
+	w := onRedis(t)
+	const n = 2 * protocol.MaxIDs
+	held := w.must(w.semaphore().Acquire(t.Context(), 1))
+	s, calls := w.counted(3 * time.Second)
+	first := w.queue(t.Context(), s, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	var others []*call
+	for range n {
+		others = append(others, acquire(ctx, s, 1))
+	}
+	verb := protocol.PlainRefreshScript.Verb
+	w.eventually(func() bool {
+		calls.mu.Lock()
+		defer calls.mu.Unlock()
+		return calls.called[verb] > calls.decline[verb]+2
+	}, "their leases would be over otherwise")
+	assert.Equal(t, int64(1+n), w.status(s).Waiting)
+	w.release(held)
+	p := w.granted(first)
+	cancel()
+	for _, c := range others {
+		<-c.done
+		require.ErrorIs(t, c.err, context.Canceled)
+	}
+	w.release(p)
+}

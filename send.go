@@ -24,10 +24,7 @@ func (v *nameState) queueLocked(k requestKey, tickets ...*ticket) {
 	urgent := k.renews() || slices.ContainsFunc(tickets, (*ticket).isUnanswered)
 	// Behind a backlog of acquires every other operation is urgent.
 	urgent = urgent || k.script != protocol.AcquireScript && v.pipeline.Crowded()
-	most := protocol.MaxIDs
-	if slices.ContainsFunc(tickets, func(t *ticket) bool { return t.account().share > 0 }) {
-		most = protocol.MaxIDsOfTenants
-	}
+	most := v.mostLocked(k, tickets)
 	for first := true; first || len(tickets) > 0; first = false {
 		r := v.fillingLocked(k, urgent)
 		if r != nil && len(tickets) > 0 && r.room(tickets, most) == 0 {
@@ -51,6 +48,28 @@ func (v *nameState) queueLocked(k requestKey, tickets ...*ticket) {
 			v.closeLocked(r)
 		}
 	}
+}
+
+// mostLocked is how many tickets one request for k may carry, by their cost.
+func (v *nameState) mostLocked(k requestKey, tickets []*ticket) int {
+	if v.renewsManyLocked(k) {
+		return protocol.MaxRenewals
+	}
+	return mostInFull(tickets)
+}
+
+// mostInFull is how many tickets a call of a full script may carry.
+func mostInFull(tickets []*ticket) int {
+	if slices.ContainsFunc(tickets, func(t *ticket) bool { return t.account().share > 0 }) {
+		return protocol.MaxIDsOfTenants
+	}
+	return protocol.MaxIDs
+}
+
+// renewsManyLocked reports whether the plain script that renews many permits and waiters at once may do. Where nobody waits, the full one is
+// faster.
+func (v *nameState) renewsManyLocked(k requestKey) bool {
+	return k.script == protocol.RefreshScript && !k.inFull && v.waiters > 0 && k.lease > 0 && k.spec.Window == 0 && v.epoch != 0 && v.fastPath.renewsMany()
 }
 
 // fillingLocked returns a request that can carry an operation, nil if there is none. Urgent and other operations do not
@@ -94,7 +113,7 @@ func (r *request) Prepare(now clock.Instant) (c pipeline.Command, timeout time.D
 func (r *request) callLocked() protocol.Call {
 	v, k := r.state, r.key
 	d := v.host.declared.declare(v.name, k.spec)
-	r.plain = plainCall{r.plainScript(d), protocol.Known{Since: d.Since, Epoch: v.epoch}}
+	r.plain = plainCall{script: r.plainScript(d), knew: protocol.Known{Since: d.Since, Epoch: v.epoch}}
 	switch r.plain.script {
 	case protocol.PlainAcquireScript, protocol.PlainNumbersAcquireScript:
 		return protocol.PlainAcquire(r.plain.script, v.about, r.plain.knew, k.params.TTL, r.tickets, r.released)
@@ -106,6 +125,9 @@ func (r *request) callLocked() protocol.Call {
 		return protocol.PlainTenants(v.about, r.plain.knew, k.params, r.tenantsLocked(r.tickets), r.tickets, r.released)
 	case protocol.PlainQueueScript:
 		return protocol.PlainQueue(v.about, r.plain.knew, k.params, r.tickets, r.released)
+	case protocol.PlainRefreshScript:
+		r.plain.holding = r.holdersFirst()
+		return protocol.PlainRefresh(v.about, r.plain.knew, k.lease, r.plain.holding, r.tickets)
 	}
 	return r.fullCallLocked(d)
 }
@@ -113,6 +135,9 @@ func (r *request) callLocked() protocol.Call {
 // plainScript returns the plain script that may answer a request which declares d, nil if there is none. The ids must be new
 // and weigh 1, or be holders; and the server must know the declaration.
 func (r *request) plainScript(d protocol.Declaration) *protocol.Script {
+	if r.renewsMany() && d.Since != 0 {
+		return protocol.PlainRefreshScript
+	}
 	if d.Since == 0 || r.bare || r.key.spec.Window > 0 || !r.isUsual() {
 		return nil
 	}
@@ -140,6 +165,14 @@ func (r *request) plainScript(d protocol.Declaration) *protocol.Script {
 		return protocol.PlainReleaseScript
 	}
 	return nil
+}
+
+// renewsMany reports whether a request renews more permits and waiters than a full script may, and has no doubt about any.
+func (r *request) renewsMany() bool {
+	return r.state.renewsManyLocked(r.key) && !r.bare && len(r.tickets) > mostInFull(r.tickets) &&
+		!slices.ContainsFunc(r.tickets, func(t *ticket) bool {
+			return t.phase != holding && t.phase != waiting || t.isOutdated(r.state.epoch)
+		})
 }
 
 // plainScriptOfTenants is plainScript for a name that tenants share.
@@ -170,6 +203,9 @@ func (r *request) Full() protocol.Call {
 // fullCallLocked returns the call of the script that knows all cases.
 func (r *request) fullCallLocked(d protocol.Declaration) protocol.Call {
 	v, k := r.state, r.key
+	if k.script == protocol.RefreshScript {
+		r.splitLocked()
+	}
 	d.Knows = v.knowsLocked()
 	if k.script == protocol.AcquireScript || k.script == protocol.RestoreScript {
 		d.Tenants = r.tenantsLocked(r.tickets)
@@ -191,16 +227,34 @@ func (r *request) fullCallLocked(d protocol.Declaration) protocol.Call {
 	}
 }
 
-// claimsLocked returns the former state of the tickets of a restore, and moves the holders among them to the front.
-func (r *request) claimsLocked() (had protocol.Claims) {
+// splitLocked queues again what a full script may not get at once.
+func (r *request) splitLocked() {
+	most := mostInFull(r.tickets)
+	n := fitting(r.tickets, most, most)
+	if n == len(r.tickets) {
+		return
+	}
+	k := r.key
+	k.inFull = true
+	r.state.queueLocked(k, r.tickets[n:]...)
+	r.tickets = r.tickets[:n:n]
+}
+
+// holdersFirst moves the holders among the tickets to the front, and returns how many they are.
+func (r *request) holdersFirst() (n int) {
 	slices.SortStableFunc(r.tickets, func(a, b *ticket) int {
 		return cmp.Compare(b.phase, a.phase) // waiting comes before holding
 	})
-	had.Epoch = r.state.epoch
+	for n < len(r.tickets) && r.tickets[n].phase == holding {
+		n++
+	}
+	return n
+}
+
+// claimsLocked returns the former state of the tickets of a restore, of which holders come first.
+func (r *request) claimsLocked() (had protocol.Claims) {
+	had.Epoch, had.Holders = r.state.epoch, r.holdersFirst()
 	for _, t := range r.tickets {
-		if t.phase == holding {
-			had.Holders++
-		}
 		had.Numbers = append(had.Numbers, t.number())
 		had.Units = append(had.Units, t.keeps())
 	}
@@ -222,8 +276,13 @@ func (r *request) keepsLocked() (all []int64) {
 
 // decode returns the reply to the call that was answered.
 func (r *request) decode(raw []int64) (protocol.Reply, error) {
-	if r.plain.script == nil {
+	switch r.plain.script {
+	case nil:
 		return protocol.DecodeReply(raw, len(r.released)+len(r.tickets))
+	case protocol.PlainRefreshScript:
+		rep, missed, err := protocol.DecodeRenewed(raw, r.plain.knew, r.plain.holding, len(r.tickets))
+		r.plain.missed = missed
+		return rep, err
 	}
 	return r.plain.script.DecodePlain(raw, r.plain.knew, r.key.params.HeadStart, len(r.released), len(r.tickets))
 }
@@ -251,7 +310,28 @@ func (r *request) Done(response pipeline.Response, sent clock.Instant) (woken in
 		}
 		v.failedLocked(r, err)
 	} else {
+		r.askAgainLocked()
 		v.answeredLocked(r, rep, sent)
 	}
 	return v.waking.woken(v.waiters)
+}
+
+// askAgainLocked queries the tickets that a plain script did not renew, because they are not what this process took them for. The reply
+// is about the others.
+func (r *request) askAgainLocked() {
+	if len(r.plain.missed) == 0 {
+		return
+	}
+	var missed, renewed []*ticket
+	for i, t := range r.tickets {
+		if next := len(missed); next < len(r.plain.missed) && r.plain.missed[next] == i {
+			missed, t.busy = append(missed, t), true
+		} else {
+			renewed = append(renewed, t)
+		}
+	}
+	k := r.key
+	k.inFull = true
+	r.tickets = renewed
+	r.state.queueLocked(k, missed...)
 }

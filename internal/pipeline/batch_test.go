@@ -396,7 +396,7 @@ func TestWhatGrantsOrRenewsNeedsReplicas(t *testing.T) {
 			needing = append(needing, c.Script.Verb)
 		}
 	}
-	assert.Equal(t, []string{"plain_queue", "plain_tenants", "acquire", "refresh", "restore", "plain_acquire", "plain_tenants_acquire", "plain_numbers_acquire"}, needing)
+	assert.Equal(t, []string{"plain_queue", "plain_tenants", "acquire", "refresh", "restore", "plain_acquire", "plain_tenants_acquire", "plain_numbers_acquire", "plain_refresh"}, needing)
 }
 
 // tenantsCall is queueCall on a name that tenants share.

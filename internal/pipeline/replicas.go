@@ -20,7 +20,7 @@ import (
 // needsReplicas reports whether the effect of a command must survive a failover.
 func (c Command) needsReplicas() bool {
 	switch s := c.Call.Script; s {
-	case protocol.AcquireScript, protocol.PlainAcquireScript, protocol.PlainNumbersAcquireScript, protocol.PlainTenantsAcquireScript, protocol.RefreshScript, protocol.RestoreScript:
+	case protocol.AcquireScript, protocol.PlainAcquireScript, protocol.PlainNumbersAcquireScript, protocol.PlainTenantsAcquireScript, protocol.RefreshScript, protocol.PlainRefreshScript, protocol.RestoreScript:
 		return true
 	case protocol.PlainQueueScript, protocol.PlainTenantsScript:
 		return s.Argument(c.Call.Args, "count") != 0 // else it is a release

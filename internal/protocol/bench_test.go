@@ -39,3 +39,35 @@ func BenchmarkRefreshOf10000Permits(b *testing.B) {
 	}
 	b.ReportMetric((l.spent()-before)/float64(b.N), "redis-us/op")
 }
+
+// One renewal of 1000 waiters of one process, in one call of the plain script and in as many full ones as it takes.
+func BenchmarkRenewalOf1000Waiters(b *testing.B) {
+	l := newLab(b, testclient.Settled(b))
+	var ids []string
+	for i := range MaxRenewals {
+		ids = append(ids, "0123456789A:"+strconv.Itoa(i))
+	}
+	d, about := known(1), l.space.About("name")
+	l.seed("owner you:1=5 | timeout you:1=7200s | meta layout=2")
+	var full []Call
+	for some := range slices.Chunk(tickets(ids...), MaxIDs) {
+		l.ask(Acquire(about, d, AcquireParams{TTL: time.Hour, Wait: true}, some), len(some))
+		full = append(full, Refresh(about, d, time.Hour, false, some))
+	}
+	for name, calls := range map[string][]Call{
+		"plain": {PlainRefresh(about, seededKnown, time.Hour, 0, tickets(ids...))}, "full": full,
+	} {
+		b.Run(name, func(b *testing.B) {
+			before := l.spent()
+			for b.Loop() {
+				for _, c := range calls {
+					got := l.run(c)
+					if got.err != nil || c.Script.Declined(got.numbers) {
+						b.Fatal(got)
+					}
+				}
+			}
+			b.ReportMetric((l.spent()-before)/float64(b.N), "redis-us/op")
+		})
+	}
+}

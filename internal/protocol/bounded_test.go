@@ -35,6 +35,7 @@ type hostileState struct {
 	renew            bool // the keys are due for renewal
 	tenants          int  // how many share the name; their stored counts are right
 	uncounted        bool // it is missing
+	plain            bool
 	atLimit          bool // each tenant has as many units as it may have
 }
 
@@ -47,10 +48,12 @@ func hostileStates(size int) []hostileState {
 	one := func(int) int64 { return 1 }
 	sum := int64(size) * int64(size+3) / 2 // of the distinct weights
 	oversized := func(i int) int64 { return int64(size) + 1 + int64(i) }
+	renewed := min(size, 9*MaxRenewals) + MaxRenewals // at most as many as may be renewed MaxRenewals at a time
 	return []hostileState{
 		{name: "nobody waits", spec: ample, holders: size, weight: one},
 		{name: "nobody waits, weights", spec: ample, holders: size, weight: distinct},
 		{name: "a long line", spec: used, holders: size, waiters: size, weight: one, renew: true},
+		{name: "a plain line", spec: used, holders: renewed, waiters: renewed, weight: one, renew: true, plain: true},
 		{name: "a long line, weights", spec: LimitSpec{Limit: sum}, holders: size, waiters: size, weight: distinct},
 		{name: "all expired", spec: used, holders: size, waiters: size, expired: size, weight: one, renew: true},
 		{name: "all expired, weights", spec: LimitSpec{Limit: sum}, holders: size, waiters: size, expired: size, weight: distinct, renew: true},
@@ -125,6 +128,9 @@ func (s hostileState) seed(l *lab) {
 		until = "1s"
 	}
 	l.seed(fmt.Sprintf("counter 9999999 | meta declared=%v layout=2 since=7 until=%s", s.spec.arg(), until))
+	if s.plain {
+		l.set(MetaPlain, fmt.Sprint(s.spec.Limit, "+"))
+	}
 	now := l.now()
 	alive, dead := float64(now.Add(2*time.Hour).UnixMilli()), float64(now.Add(-time.Minute).UnixMilli())
 	all := make([]redis.Z, 0, s.holders+s.waiters+s.tombstones)
@@ -236,6 +242,8 @@ func ofWeightOne(all []*ticket) []*ticket {
 
 func ones(n int) (all []int64) { return slices.Repeat([]int64{1}, n) }
 
+const renewalOfMany = "refresh: many on a plain name"
+
 func hostileCalls() []hostileCall {
 	wait, try := AcquireParams{TTL: time.Minute, Wait: true}, AcquireParams{TTL: time.Minute}
 	early := AcquireParams{TTL: time.Minute, Wait: true, HeadStart: time.Hour}
@@ -285,6 +293,9 @@ func hostileCalls() []hostileCall {
 		{"refresh: who holds", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
 			return Refresh(a, d, time.Minute, true, s.tickets(s.expired, n))
 		}},
+		{renewalOfMany, func(s hostileState, a CallPrefix, _ Declaration, n int) Call {
+			return PlainRefresh(a, seededKnown, time.Minute, n/2, s.some(n))
+		}},
 		{"refresh: nobody", func(_ hostileState, a CallPrefix, d Declaration, _ int) Call {
 			return Refresh[*ticket](a, d, time.Minute, false, nil)
 		}},
@@ -323,7 +334,10 @@ func hostileCalls() []hostileCall {
 
 // ids is how many ids a call carries.
 func (s hostileState) ids(c hostileCall) int {
-	if s.tenants > 0 || c.name == "acquire: as many tenants" {
+	switch {
+	case c.name == renewalOfMany:
+		return MaxRenewals
+	case s.tenants > 0 || c.name == "acquire: as many tenants":
 		return MaxIDsOfTenants
 	}
 	return MaxIDs

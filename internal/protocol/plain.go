@@ -6,7 +6,7 @@ import (
 )
 
 // Plain says which plain scripts may answer the next call about a name. They are short, and replace acquire and release
-// for most calls. Or they reply with 0: the full script must answer, and nothing has changed.
+// for most calls, and refresh for many ids at once. Or they reply with 0: the full script must answer, and nothing has changed.
 type Plain int64
 
 // Values of Plain: the part of a reply that describes the name.
@@ -28,6 +28,7 @@ var (
 	PlainTenantsScript        = plainScript("plain_tenants", []int{0, 1, 2, 3, 5, 6, 7, 8}, "caller", "wake", "known_epoch", "since", "lease", "queues", "count", "declared")
 	PlainTenantsAcquireScript = plainScript("plain_tenants_acquire", []int{0, 2, 3, 5, 8}, "known_epoch", "since", "lease", "count", "declared")
 	PlainTenantsReleaseScript = plainScript("plain_tenants_release", []int{0, 2, 3, 5, 8})
+	PlainRefreshScript        = plainScript("plain_refresh", []int{0, 1, 2, 3, 5, 6, 7, 8}, "known_epoch", "since", "lease", "holding")
 	PlainQueueScript          = plainScript("plain_queue", []int{0, 1, 2, 3, 5}, "caller", "wake", "known_epoch", "since", "lease", "head_start", "count")
 )
 
@@ -86,6 +87,14 @@ func PlainTenantsAcquire[E Entry](s CallPrefix, k Known, ttl time.Duration, decl
 	return c
 }
 
+// PlainRefresh renews permits and waiters, of which the first hold.
+func PlainRefresh[E Entry](s CallPrefix, k Known, ttl time.Duration, holding int, entries []E) Call {
+	c := s.plainCall(PlainRefreshScript, 4+len(entries))
+	c.Args = append(c.Args, k.Epoch, k.Since, ttl.Milliseconds(), holding)
+	addIDs(&c, entries)
+	return c
+}
+
 // plainCall returns a call with the arguments that each call of a plain script has, and capacity for room more.
 func (s CallPrefix) plainCall(run *Script, room int) Call {
 	begin := s.plain[slices.Index(PlainScripts, run)]
@@ -97,8 +106,9 @@ func (s *Script) Declined(raw []int64) bool {
 	return slices.Contains(PlainScripts, s) && len(raw) == 1 && raw[0] == 0
 }
 
-// The count of numbers with which a reply of PlainQueueScript begins, and one of PlainTenantsScript, before those of the ids.
-const plainHead, plainTenantsHead = 4, 2
+// The count of numbers with which a reply of PlainQueueScript begins, one of PlainTenantsScript, and one of PlainRefreshScript, before
+// those of the ids.
+const plainHead, plainTenantsHead, renewedHead = 4, 2, 3
 
 // DecodePlain converts the reply of a plain script that released some permits and then acquired others, with this head start.
 // It confirms the knowledge of the call: the declaration and, if the script compares it, the epoch.
@@ -155,6 +165,35 @@ func (r *Reply) addNumbers(numbers []int64) bool {
 		r.Results[len(r.Results)-len(numbers)+i].Numbers = []int64{number}
 	}
 	return true
+}
+
+// DecodeRenewed converts the reply of PlainRefreshScript, which was asked to renew n entries, of which the first hold. It returns the
+// indexes of those that it did not renew, in ascending order. Results has the others.
+func DecodeRenewed(raw []int64, k Known, holding, n int) (r Reply, missed []int, err error) {
+	if len(raw) < renewedHead || len(raw) > renewedHead+n || raw[0] > MaxWait {
+		return Reply{}, nil, ErrReply
+	}
+	for i, which := range raw[renewedHead:] {
+		if which < 1 || which > int64(n) || i > 0 && which <= raw[renewedHead+i-1] {
+			return Reply{}, nil, ErrReply
+		}
+		missed = append(missed, int(which)-1)
+	}
+	r = Reply{
+		Since: k.Since, Epoch: k.Epoch, Next: time.Duration(raw[0]) * time.Millisecond, Waiters: raw[1], Plain: Plain(raw[2]),
+		Results: make([]Result, 0, n),
+	}
+	for i, next := 0, 0; i < n; i++ {
+		switch {
+		case next < len(missed) && missed[next] == i:
+			next++
+		case i < holding:
+			r.Results = append(r.Results, Result{State: Held})
+		default:
+			r.Results = append(r.Results, Result{State: Waiting})
+		}
+	}
+	return r, missed, nil
 }
 
 // addQueued adds the contents of a reply of PlainQueueScript.

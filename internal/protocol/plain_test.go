@@ -484,6 +484,9 @@ func TestPlainScriptThatIsStoppedHalfWayLeavesOnlyWhatExpires(t *testing.T) {
 		"a release": {queue, func(about CallPrefix) Call {
 			return PlainQueue(about, seededKnown, AcquireParams{}, nil, tickets("you:1"))
 		}, 0, 5},
+		"a renewal": {strings.Replace(queue, "80s", "40s", 1), func(about CallPrefix) Call {
+			return PlainRefresh(about, seededKnown, time.Minute, 1, tickets("you:1", "you:2"))
+		}, 0, 0},
 	} {
 		for n := range 12 {
 			l := newLab(t, rdb)
@@ -537,10 +540,13 @@ func TestPlainScriptWithAKeyOfTheWrongTypeChangesNothing(t *testing.T) {
 			func(l *lab) Call {
 				return PlainQueue(l.space.About("name"), seededKnown, AcquireParams{TTL: time.Minute}, tickets("me:2"), tickets("me:1"))
 			},
+			func(l *lab) Call {
+				return PlainRefresh(l.space.About("name"), seededKnown, time.Minute, 1, tickets("me:1", "you:1"))
+			},
 		} {
 			l := newLab(t, testclient.Settled(t))
 			c := build(l)
-			if c.Script == PlainQueueScript {
+			if c.Script == PlainQueueScript || c.Script == PlainRefreshScript {
 				l.seed("owner me:1=5 | queue you:1=6 | timeout me:1=20s you:1=20s | counter 7 | meta declared=3 layout=2 since=7 until=80s plain=3+")
 				l.set("marked_at", fmt.Sprint(l.now().UnixMicro()))
 			} else {
@@ -580,6 +586,7 @@ func TestPlainScriptDeclinesWhateverIsStoredInMeta(t *testing.T) {
 					l.set(field, value)
 				}
 				about := l.space.About("name")
+				l.answersSoundly(PlainRefresh(about, seededKnown, time.Minute, 1, tickets("you:1", "you:2")), field+" "+value)
 				if queue == "" {
 					c := PlainAcquire(PlainAcquireScript, about, seededKnown, time.Minute, tickets("me:1", "me:2", "me:3"), nil)
 					assert.False(t, l.answersSoundly(c, field+" "+value), "%s %q: it does not fit anyway", field, value)
@@ -631,6 +638,7 @@ func TestPlainScriptDeclinesOnAServerOrInAnEpochOrLayoutThatTheCallerDoesNotKnow
 		for plain, c := range map[string]Call{
 			"3+": PlainQueue(l.space.About("name"), Known{seededKnown.Since, epoch}, AcquireParams{TTL: time.Second}, tickets("me:1"), tickets("you:1")),
 			"3":  PlainAcquire(PlainAcquireScript, l.space.About("name"), Known{seededKnown.Since, epoch}, time.Second, tickets("me:1"), nil),
+			"3@": PlainRefresh(l.space.About("name"), Known{seededKnown.Since, epoch}, time.Second, 1, tickets("you:1")),
 		} {
 			l.set("plain", plain)
 			assert.False(t, l.answersSoundly(c, name), name)

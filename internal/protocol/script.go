@@ -53,7 +53,7 @@ var Scripts = []*Script{
 }
 
 // PlainScripts are the short forms of some of them.
-var PlainScripts = []*Script{PlainAcquireScript, PlainReleaseScript, PlainQueueScript, PlainTenantsScript, PlainTenantsAcquireScript, PlainTenantsReleaseScript, PlainNumbersAcquireScript, PlainNumbersReleaseScript}
+var PlainScripts = []*Script{PlainAcquireScript, PlainReleaseScript, PlainQueueScript, PlainTenantsScript, PlainTenantsAcquireScript, PlainTenantsReleaseScript, PlainNumbersAcquireScript, PlainNumbersReleaseScript, PlainRefreshScript}
 
 // newScript returns the script of a verb that has these arguments of its own.
 func newScript(verb string, own ...string) *Script {
@@ -83,6 +83,9 @@ func (Values) NoRetry() bool { return true }
 // MaxIDs is the most ids that one call carries. Together with BOUND in semaphore.lua it bounds how long a call blocks the
 // server. See "The longest calls" in docs/performance.md for measurements.
 const MaxIDs = 150
+
+// MaxRenewals is the most ids that one call of PlainRefreshScript carries: it removes and grants nothing.
+const MaxRenewals = 1000
 
 // MaxIDsOfTenants is the most ids that one call carries if it names tenants: each may be another's.
 const MaxIDsOfTenants = MaxIDs / 3
