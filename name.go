@@ -21,8 +21,7 @@ type nameState struct {
 	about    protocol.CallPrefix
 	pipeline *pipeline.Pipeline
 
-	timer   timer // guarded by scheduler.mu
-	watched watching
+	timer timer // guarded by scheduler.mu
 
 	mu           sync.Mutex
 	tickets      map[int64]*ticket
@@ -41,6 +40,7 @@ type nameState struct {
 	verifySince  time.Time            // since when the server may have changed; zero: no reason to verify
 	checkAt      time.Time            // when to verify, if the server could go away unnoticed until then; zero: not scheduled
 	fastPath     fastPath             // to the plain scripts
+	watched      watching             // whether the server is
 }
 
 // host is the part of a Client that its names share.
@@ -82,7 +82,6 @@ const closeGrace = 5 * time.Second
 // watching is when it was made sure last that the server of a name is watched. That is done once a second, and with every
 // answer in the first second of an epoch: it began with another server, and go-redis may not know yet which one that is.
 type watching struct {
-	mu    sync.Mutex
 	last  time.Time
 	epoch int64     // the latest one
 	began time.Time // when it was met first
@@ -90,8 +89,6 @@ type watching struct {
 
 // isDue reports whether it is to be done at the time now, for an answer of this epoch; 0: it has none.
 func (w *watching) isDue(epoch int64, now time.Time) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if epoch != 0 && epoch != w.epoch {
 		w.epoch, w.began = epoch, now
 	}

@@ -295,11 +295,13 @@ func (r *request) Done(response pipeline.Response, sent clock.Instant) (woken in
 	if err == nil {
 		rep, err = r.decode(response.Numbers)
 	}
-	if err == nil && v.host.cluster && v.watched.isDue(rep.Epoch, sent.Time) {
-		v.host.hub.Watch(v.name)
-	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if err == nil && v.host.cluster && v.watched.isDue(rep.Epoch, sent.Time) {
+		v.mu.Unlock() // to find the server go-redis may have to query a node
+		v.host.hub.Watch(v.name)
+		v.mu.Lock()
+	}
 	v.waking = waking{queue: v.waiters > 0}
 	for _, t := range r.all() {
 		t.busy = false
