@@ -376,7 +376,7 @@ func TestMissingRightToWaitLeavesNothingHeld(t *testing.T) {
 
 // apart returns a world in its own cluster, with two processes. The name is on another primary than the channel of the first
 // process.
-func apart(t *testing.T, opts fairsem.Options) (w *world, cluster *redistest.Cluster, master *redistest.Server, holder, rival *fairsem.Semaphore) {
+func apart(t *testing.T, opts fairsem.Options) (w *world, cluster *redistest.Cluster, primary *redistest.Server, holder, rival *fairsem.Semaphore) {
 	t.Helper()
 	t.Parallel()
 	cluster = redistest.NewCluster(t)
@@ -390,38 +390,38 @@ func apart(t *testing.T, opts fairsem.Options) (w *world, cluster *redistest.Clu
 	client, _, _ := strings.Cut(p.ID(), ":")
 	ears, err := cluster.Owner("fairsem:wake:" + client)
 	require.NoError(t, err)
-	for base, i := w.name, 0; master == nil || master == ears; i++ {
+	for base, i := w.name, 0; primary == nil || primary == ears; i++ {
 		w.name = fmt.Sprint(base, i)
-		master, err = cluster.Owner(w.key("owner"))
+		primary, err = cluster.Owner(w.key("owner"))
 		require.NoError(t, err)
 	}
-	return w, cluster, master, w.of(c, 1), w.of(w.clientOn(w.connect(), opts), 1)
+	return w, cluster, primary, w.of(c, 1), w.of(w.clientOn(w.connect(), opts), 1)
 }
 
 // A holder that sends nothing notices the loss of its primary by a connection that it keeps only for that.
-func TestHolderInAClusterOutlivesItsMasterWhereverItsSubscriptionIs(t *testing.T) {
+func TestHolderInAClusterOutlivesItsPrimaryWhereverItsSubscriptionIs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		grace time.Duration
-		dies  func(t *testing.T, master, replica *redistest.Server)
+		dies  func(t *testing.T, primary, replica *redistest.Server)
 	}{
-		"restarted empty": {grace, func(t *testing.T, master, _ *redistest.Server) { restart(t, master) }},
+		"restarted empty": {grace, func(t *testing.T, primary, _ *redistest.Server) { restart(t, primary) }},
 		// go-redis tries for some seconds to connect to the killed primary, in either process.
-		"replaced by a replica that lacks the state": {5 * grace, func(t *testing.T, master, replica *redistest.Server) {
+		"replaced by a replica that lacks the state": {5 * grace, func(t *testing.T, primary, replica *redistest.Server) {
 			require.NoError(t, replica.Client().ConfigSet(t.Context(), "replica-read-only", "no").Err())
 			require.NoError(t, replica.Client().FlushAll(t.Context()).Err())
-			require.NoError(t, master.Kill())
+			require.NoError(t, primary.Kill())
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, cluster, master, holder, rival := apart(t, fairsem.Options{Grace: c.grace})
+			w, cluster, primary, holder, rival := apart(t, fairsem.Options{Grace: c.grace})
 			w.release(w.must(rival.Acquire(t.Context(), 1))) // it then has a connection there, and sees it break
 			p := w.must(holder.Acquire(t.Context(), 1))
 			w.eventually(func() bool {
 				const channel = "fairsem:watch"
-				return master.Client().PubSubNumSub(t.Context(), channel).Val()[channel] == 2
-			}, "the master is not watched")
-			c.dies(t, master, cluster.Nodes[slices.Index(cluster.Nodes, master)+3])
+				return primary.Client().PubSubNumSub(t.Context(), channel).Val()[channel] == 2
+			}, "the primary is not watched")
+			c.dies(t, primary, cluster.Nodes[slices.Index(cluster.Nodes, primary)+3])
 			late := acquire(t.Context(), rival, 1)
 			w.eventually(func() bool {
 				st, err := rival.Status(t.Context())
@@ -436,7 +436,7 @@ func TestHolderInAClusterOutlivesItsMasterWhereverItsSubscriptionIs(t *testing.T
 	}
 }
 
-func TestMasterIsWatchedWhileItHasPermitsOfTheClient(t *testing.T) {
+func TestPrimaryIsWatchedWhileItHasPermitsOfTheClient(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.SharedCluster(t)
 	w := newWorld(t, func(testing.TB) redis.UniversalClient {

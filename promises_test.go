@@ -229,7 +229,7 @@ func TestWrongSumOfWeightsIsCorrectedWhenNothingIsHeld(t *testing.T) {
 }
 
 // go-redis reloads the nodes of a cluster only once a minute, unless it is requested.
-func TestClusterGrantsAgainSoonAfterAMasterWasKilled(t *testing.T) {
+func TestClusterGrantsAgainSoonAfterAPrimaryWasKilled(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.NewCluster(t)
 	w := newWorld(t, func(testing.TB) redis.UniversalClient {
@@ -238,9 +238,9 @@ func TestClusterGrantsAgainSoonAfterAMasterWasKilled(t *testing.T) {
 	w.ttl = time.Minute
 	s := w.semaphore()
 	w.release(w.must(s.Acquire(t.Context(), 1)))
-	master, err := cluster.Owner(w.key("owner"))
+	primary, err := cluster.Owner(w.key("owner"))
 	require.NoError(t, err)
-	require.NoError(t, master.Kill())
+	require.NoError(t, primary.Kill())
 	began := time.Now()
 	w.release(w.must(s.Acquire(t.Context(), 1)))
 	assert.Less(t, time.Since(began), 30*time.Second)

@@ -125,14 +125,14 @@ func TestRateLimitReportsNoGrantThatDoesNotCount(t *testing.T) {
 	})
 }
 
-// slowMasters is a cluster whose primaries reply late.
-type slowMasters struct {
+// slowPrimaries is a cluster whose primaries reply late.
+type slowPrimaries struct {
 	*redis.ClusterClient
 	node           *redis.Client
 	called, resume chan struct{}
 }
 
-func (s slowMasters) ForEachMaster(ctx context.Context, f func(context.Context, *redis.Client) error) error {
+func (s slowPrimaries) ForEachMaster(ctx context.Context, f func(context.Context, *redis.Client) error) error {
 	close(s.called)
 	<-s.resume
 	return f(ctx, s.node)
@@ -142,14 +142,14 @@ func TestCanceledListReadsNothingThatIsStillWritten(t *testing.T) {
 	t.Parallel()
 	node, rdb := redis.NewClient(&redis.Options{}), redis.NewClusterClient(&redis.ClusterOptions{})
 	t.Cleanup(func() { assert.NoError(t, errors.Join(node.Close(), rdb.Close())) })
-	masters := slowMasters{rdb, node, make(chan struct{}), make(chan struct{})}
-	c, err := New(masters, Options{})
+	primaries := slowPrimaries{rdb, node, make(chan struct{}), make(chan struct{})}
+	c, err := New(primaries, Options{})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go func() {
-		<-masters.called
+		<-primaries.called
 		cancel(errors.New("enough"))
-		close(masters.resume)
+		close(primaries.resume)
 	}()
 	defer func() { assert.NoError(t, c.Close()) }()
 	for _, err := range c.List(ctx) {

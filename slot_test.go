@@ -32,9 +32,9 @@ func newSlotWorld(t *testing.T) *slotWorld {
 	var err error
 	w.from, err = cluster.Owner(w.key("owner"))
 	require.NoError(t, err)
-	for _, master := range cluster.Masters() {
-		if master != w.from {
-			w.to = master
+	for _, primary := range cluster.Primaries() {
+		if primary != w.from {
+			w.to = primary
 		}
 	}
 	w.slot = w.from.Client().ClusterKeySlot(t.Context(), w.key("owner")).Val()
@@ -65,7 +65,7 @@ func (w *slotWorld) move() {
 	for _, key := range keys {
 		w.on(w.from, "MIGRATE", host, port, key, 0, 5000)
 	}
-	for _, node := range append([]*redistest.Server{w.to, w.from}, w.cluster.Masters()...) {
+	for _, node := range append([]*redistest.Server{w.to, w.from}, w.cluster.Primaries()...) {
 		w.on(node, "CLUSTER", "SETSLOT", w.slot, "NODE", w.on(w.to, "CLUSTER", "MYID"))
 	}
 }

@@ -128,7 +128,7 @@ func (d *deployment) address(n int, role string) address {
 		}
 		return address{Kind: "cluster", Addrs: all}
 	case sentinel:
-		return address{Kind: "sentinel", Addrs: d.sentinel.Addrs(), Master: redistest.PrimaryName}
+		return address{Kind: "sentinel", Addrs: d.sentinel.Addrs(), Primary: redistest.PrimaryName}
 	}
 	if role == roleWorker {
 		n = 1 + (n-1)%workers // also for a worker that replaces a killed one

@@ -22,9 +22,9 @@ var lossExempt = []promise{limitOnServer, limitByContext, oneOrder, fifo, fairSh
 func clusterFaults() []fault {
 	wait := fairsem.Options{TTL: 5 * time.Second, WaitReplicas: 1}
 	return []fault{
-		{name: "restart of the master, nothing kept, Grace 1 s", kind: cluster, minLength: 20 * time.Second, maxPause: 4 * time.Second, losesState: true, options: fairsem.Options{TTL: 5 * time.Second}, strike: restartMaster},
-		{name: "kill -9 of the master, WaitReplicas 1", kind: cluster, minLength: 30 * time.Second, maxPause: 4 * time.Second, losesState: true, options: wait, strike: killMaster},
-		{name: "kill -9 of the master", kind: cluster, minLength: 30 * time.Second, maxPause: 4 * time.Second, losesState: true, options: fairsem.Options{TTL: 5 * time.Second}, exempt: lossExempt, strike: killMaster},
+		{name: "restart of a primary, nothing kept, Grace 1 s", kind: cluster, minLength: 20 * time.Second, maxPause: 4 * time.Second, losesState: true, options: fairsem.Options{TTL: 5 * time.Second}, strike: restartOwner},
+		{name: "kill -9 of a primary, WaitReplicas 1", kind: cluster, minLength: 30 * time.Second, maxPause: 4 * time.Second, losesState: true, options: wait, strike: killOwner},
+		{name: "kill -9 of a primary", kind: cluster, minLength: 30 * time.Second, maxPause: 4 * time.Second, losesState: true, options: fairsem.Options{TTL: 5 * time.Second}, exempt: lossExempt, strike: killOwner},
 		{name: "CLUSTER FAILOVER", kind: cluster, losesState: true, minLength: 10 * time.Second, strike: clusterFailover},
 		{name: "slot migration", kind: cluster, sparesOthers: true, minLength: 10 * time.Second, strike: moveSlot},
 		{name: "slot moved there and back within a TTL", kind: cluster, sparesOthers: true, minLength: 10 * time.Second, options: fairsem.Options{TTL: 3 * time.Second}, strike: moveSlotBack},
@@ -52,8 +52,8 @@ func await(check func() error) error {
 	}
 }
 
-// restartMaster restarts the primary before its replica takes over.
-func restartMaster(env *environment) (string, error) {
+// restartOwner restarts the primary before its replica takes over.
+func restartOwner(env *environment) (string, error) {
 	key := env.nextOwnerKey()
 	old, err := env.deployment.cluster.Owner(key)
 	if err != nil {
@@ -68,8 +68,8 @@ func restartMaster(env *environment) (string, error) {
 	})
 }
 
-// killMaster kills the primary, waits until its replica has taken over, and restarts it as a replica.
-func killMaster(env *environment) (string, error) {
+// killOwner kills the primary, waits until its replica has taken over, and restarts it as a replica.
+func killOwner(env *environment) (string, error) {
 	key := env.nextOwnerKey()
 	old, err := env.deployment.cluster.Owner(key)
 	if err != nil {
@@ -81,7 +81,7 @@ func killMaster(env *environment) (string, error) {
 	err = await(func() error {
 		now, err := env.deployment.cluster.Owner(key)
 		if err == nil && now == old {
-			err = errors.New("the killed master still serves the slot")
+			err = errors.New("the killed primary still serves the slot")
 		}
 		return err
 	})
@@ -105,7 +105,7 @@ func inSync(s *redistest.Server) error {
 }
 
 // role is the reply of ROLE.
-type role struct{ name, master, state string }
+type role struct{ name, primary, state string }
 
 func roleOf(s *redistest.Server) (role, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -116,7 +116,7 @@ func roleOf(s *redistest.Server) (role, error) {
 	}
 	r := role{name: fmt.Sprint(list[0])}
 	if r.name == "slave" && len(list) > 3 {
-		r.master, r.state = fmt.Sprintf("%v:%v", list[1], list[2]), fmt.Sprint(list[3])
+		r.primary, r.state = fmt.Sprintf("%v:%v", list[1], list[2]), fmt.Sprint(list[3])
 	}
 	return r, nil
 }
@@ -128,7 +128,7 @@ func clusterFailover(env *environment) (string, error) {
 		return "", err
 	}
 	for _, n := range env.deployment.cluster.Nodes {
-		if r, err := roleOf(n); err == nil && r.master == old.Addr() {
+		if r, err := roleOf(n); err == nil && r.primary == old.Addr() {
 			return "failover to " + n.Addr(), takeOver(n, old)
 		}
 	}
@@ -152,7 +152,7 @@ func takeOver(next, old *redistest.Server) error {
 // moveSlot moves the slot of a name to another primary, key by key, while all processes use it.
 func moveSlot(env *environment) (string, error) {
 	key := env.nextSlotKey()
-	from, to, err := env.pickMasters(key)
+	from, to, err := env.pickPrimaries(key)
 	if err != nil || from == to {
 		return "not moved", err
 	}
@@ -162,7 +162,7 @@ func moveSlot(env *environment) (string, error) {
 // moveSlotBack moves the slot there and back, faster than a lease that was renewed in time expires.
 func moveSlotBack(env *environment) (string, error) {
 	key := env.nextSlotKey()
-	from, to, err := env.pickMasters(key)
+	from, to, err := env.pickPrimaries(key)
 	if err != nil || from == to {
 		return "not moved", err
 	}
@@ -220,11 +220,11 @@ func (env *environment) nextSlotKey() string {
 	return keyOf(env.turn(poolName, slotsName), protocol.Owner)
 }
 
-// pickMasters returns the primary that serves a key, and a random one.
-func (env *environment) pickMasters(key string) (from, to *redistest.Server, err error) {
+// pickPrimaries returns the primary that serves a key, and a random one.
+func (env *environment) pickPrimaries(key string) (from, to *redistest.Server, err error) {
 	from, err = env.deployment.cluster.Owner(key)
-	masters := env.deployment.cluster.Masters()
-	return from, masters[env.random.IntN(len(masters))], err
+	primaries := env.deployment.cluster.Primaries()
+	return from, primaries[env.random.IntN(len(primaries))], err
 }
 
 // move moves the slot of a key from one primary to another, with pauses between its keys.
@@ -237,7 +237,7 @@ func (env *environment) move(key string, from, to *redistest.Server, pause time.
 		from.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", toID).Err(),
 		moveKeys(ctx, env, from.Client(), to.Addr(), slot, pause),
 	)
-	for _, n := range append([]*redistest.Server{to, from}, env.deployment.cluster.Masters()...) {
+	for _, n := range append([]*redistest.Server{to, from}, env.deployment.cluster.Primaries()...) {
 		err = errors.Join(err, n.Client().Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", toID).Err())
 	}
 	return fmt.Sprintf("slot %d from %s to %s", slot, from.Addr(), to.Addr()), err

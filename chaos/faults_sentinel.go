@@ -119,7 +119,7 @@ func sentinelReady(sentinel *redistest.Server) error {
 // follows makes the server a replica of the primary. It returns nil once the replica is in sync.
 func follows(n, primary *redistest.Server) error {
 	r, err := roleOf(n)
-	if err == nil && r.master != primary.Addr() {
+	if err == nil && r.primary != primary.Addr() {
 		host, port := split(primary.Addr())
 		err = n.Client().Do(context.Background(), "REPLICAOF", host, port).Err()
 	}

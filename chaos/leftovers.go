@@ -20,7 +20,7 @@ func (d *deployment) leftovers(ttl time.Duration) (all []string, err error) {
 	err = await(func() error {
 		var mu sync.Mutex
 		all = nil
-		return d.eachMaster(func(ctx context.Context, node redis.UniversalClient) error {
+		return d.eachPrimary(func(ctx context.Context, node redis.UniversalClient) error {
 			keys := node.Scan(ctx, 0, space.Prefix+":*", 1000).Iterator()
 			for keys.Next(ctx) {
 				left, err := node.PTTL(ctx, keys.Val()).Result()
@@ -42,8 +42,8 @@ func (d *deployment) leftovers(ttl time.Duration) (all []string, err error) {
 	return all, err
 }
 
-// eachMaster calls f for each server that has its own keys, possibly concurrently.
-func (d *deployment) eachMaster(f func(context.Context, redis.UniversalClient) error) error {
+// eachPrimary calls f for each server that has its own keys, possibly concurrently.
+func (d *deployment) eachPrimary(f func(context.Context, redis.UniversalClient) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if nodes, ok := d.monitor.(*redis.ClusterClient); ok {

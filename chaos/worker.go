@@ -91,7 +91,7 @@ type workerConfig struct {
 type address struct {
 	Kind     string   // single, cluster, sentinel
 	Addrs    []string // of servers or sentinels
-	Master   string   // the name of the primary at the sentinels
+	Primary  string   // the name of the primary at the sentinels
 	User     string
 	Password string
 }
@@ -110,7 +110,7 @@ func (a address) connect(observer bool) redis.UniversalClient {
 	case "cluster":
 		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: a.Addrs, Username: a.User, Password: a.Password, PoolSize: size})
 	case "sentinel":
-		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: a.Master, SentinelAddrs: a.Addrs, Username: a.User, Password: a.Password, PoolSize: size})
+		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: a.Primary, SentinelAddrs: a.Addrs, Username: a.User, Password: a.Password, PoolSize: size})
 	}
 	return redis.NewClient(&redis.Options{Addr: a.Addrs[0], Username: a.User, Password: a.Password, PoolSize: size})
 }

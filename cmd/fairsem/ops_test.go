@@ -648,7 +648,7 @@ func TestOperatorsWorkOnAClusterAndUnderSentinel(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
 		c := redistest.NewCluster(t)
-		operate(&office{t, "p", "cluster://" + c.Masters()[0].Addr(), c.Client()})
+		operate(&office{t, "p", "cluster://" + c.Primaries()[0].Addr(), c.Client()})
 	})
 	t.Run("sentinel", func(t *testing.T) {
 		t.Parallel()

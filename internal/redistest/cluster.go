@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	masters = 3
-	slots   = 16384
+	primaries = 3
+	slots     = 16384
 )
 
 // Cluster is three primaries and three replicas. Its methods may be called from any goroutine.
@@ -41,7 +41,7 @@ func StartCluster() (c *Cluster, err error) {
 var errForeignNode = errors.New("a node of another cluster has joined")
 
 func startCluster() (*Cluster, error) {
-	nodes, err := startAll(2*masters, setup{
+	nodes, err := startAll(2*primaries, setup{
 		config:  clusterNode,
 		busPort: true,
 	})
@@ -60,8 +60,8 @@ const clusterNode = memoryOnly + "cluster-enabled yes\ncluster-node-timeout 2000
 // Client returns a client of the whole cluster. It is always the same one. Stop closes it.
 func (c *Cluster) Client() *redis.ClusterClient { return c.client }
 
-// Masters returns the nodes that report that they are primaries. It omits nodes that do not answer within a second.
-func (c *Cluster) Masters() []*Server {
+// Primaries returns the nodes that report that they are primaries. It omits nodes that do not answer within a second.
+func (c *Cluster) Primaries() []*Server {
 	var found []*Server
 	for _, n := range c.Nodes {
 		if n.role() == "master" {
@@ -94,7 +94,7 @@ func (c *Cluster) Owner(key string) (*Server, error) {
 // Lose kills Nodes[i], with i below 3, and the node that started as its replica, so that nobody takes over: its slots have no server. The
 // other nodes, of which none may be down, go on with theirs.
 func (c *Cluster) Lose(i int) error {
-	lost := []*Server{c.Nodes[i], c.Nodes[i+masters]}
+	lost := []*Server{c.Nodes[i], c.Nodes[i+primaries]}
 	for _, n := range c.Nodes {
 		if slices.Contains(lost, n) {
 			continue
@@ -118,8 +118,8 @@ func (c *Cluster) form() error {
 		if err := n.do("CLUSTER", "SET-CONFIG-EPOCH", i+1).Err(); err != nil {
 			return err
 		}
-		if i < masters {
-			if err := n.do("CLUSTER", "ADDSLOTSRANGE", i*slots/masters, (i+1)*slots/masters-1).Err(); err != nil {
+		if i < primaries {
+			if err := n.do("CLUSTER", "ADDSLOTSRANGE", i*slots/primaries, (i+1)*slots/primaries-1).Err(); err != nil {
 				return err
 			}
 		}
@@ -127,7 +127,7 @@ func (c *Cluster) form() error {
 	if err := c.meet(); err != nil {
 		return err
 	}
-	for i, n := range c.Nodes[masters:] {
+	for i, n := range c.Nodes[primaries:] {
 		if err := c.replicate(n, c.Nodes[i]); err != nil {
 			return err
 		}
@@ -156,9 +156,9 @@ func (c *Cluster) meet() error {
 	return nil
 }
 
-// replicate makes replica a replica of master. It retries until it knows that, which takes a handshake.
-func (c *Cluster) replicate(replica, master *Server) error {
-	id, err := master.do("CLUSTER", "MYID").Text()
+// replicate makes replica a replica of primary. It retries until it knows that, which takes a handshake.
+func (c *Cluster) replicate(replica, primary *Server) error {
+	id, err := primary.do("CLUSTER", "MYID").Text()
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (c *Cluster) ready() error {
 		if err := n.seesCluster(); err != nil {
 			return fmt.Errorf("%s: %w", n.addr, err)
 		}
-		if i >= masters && !n.inSync() {
+		if i >= primaries && !n.inSync() {
 			return fmt.Errorf("%s: not in sync with its master", n.addr)
 		}
 	}
@@ -193,7 +193,7 @@ func (s *Server) knowsNodes() error {
 			known++
 		}
 	}
-	if known > 2*masters {
+	if known > 2*primaries {
 		return errForeignNode
 	}
 	return nil
@@ -208,14 +208,14 @@ func (s *Server) seesCluster() error {
 	if err := s.knowsNodes(); err != nil {
 		return err
 	}
-	if field(info, "cluster_state") != "ok" || field(info, "cluster_known_nodes") != strconv.Itoa(2*masters) {
+	if field(info, "cluster_state") != "ok" || field(info, "cluster_known_nodes") != strconv.Itoa(2*primaries) {
 		return errors.New("the state is not ok yet")
 	}
 	ranges, err := s.do("CLUSTER", "SLOTS").Slice()
 	if err != nil {
 		return err
 	}
-	if len(ranges) != masters {
+	if len(ranges) != primaries {
 		return fmt.Errorf("%d slot ranges", len(ranges))
 	}
 	for _, r := range ranges {

@@ -32,11 +32,11 @@ func TestClusterServesEverySlot(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestClusterHasThreeMastersAndOneReplicaEach(t *testing.T) {
+func TestClusterHasThreePrimariesAndOneReplicaEach(t *testing.T) {
 	t.Parallel()
 	c := SharedCluster(t)
-	require.Equal(t, c.Nodes[:masters], c.Masters())
-	for _, m := range c.Masters() {
+	require.Equal(t, c.Nodes[:primaries], c.Primaries())
+	for _, m := range c.Primaries() {
 		info := m.Client().Info(t.Context(), "replication").Val()
 		require.Equal(t, "1", field(info, "connected_slaves"))
 	}
@@ -50,7 +50,7 @@ func TestOwnerOfAKeyIsTheNodeThatHoldsIt(t *testing.T) {
 	require.NoError(t, owner.Client().Set(t.Context(), "{owner}k", 1, 0).Err(), "no MOVED")
 }
 
-func TestClusterSurvivesTheLossOfAMaster(t *testing.T) {
+func TestClusterSurvivesTheLossOfAPrimary(t *testing.T) {
 	t.Parallel()
 	c := NewCluster(t)
 	ctx := t.Context()
@@ -67,7 +67,7 @@ func TestClusterSurvivesTheLossOfAMaster(t *testing.T) {
 		return c.Client().Set(ctx, "k", 2, 0).Err() == nil
 	}, groupTimeout, pollEvery)
 	require.NoError(t, old.Restart())
-	require.Eventually(t, old.inSync, groupTimeout, pollEvery, "the old master returns as a replica")
+	require.Eventually(t, old.inSync, groupTimeout, pollEvery, "the old primary returns as a replica")
 }
 
 // StartCluster once waited a minute for a cluster that could never become ready: one of its ports had belonged to a node of

@@ -112,7 +112,7 @@ func everyKey(t *testing.T, rdb redis.UniversalClient, prefix string) (keys []st
 func nodes(t *testing.T, cluster *redis.ClusterClient) (all []*redis.Client) {
 	t.Helper()
 	p := &target{rdb: cluster}
-	require.NoError(t, p.masters(t.Context(), cluster))
+	require.NoError(t, p.primaries(t.Context(), cluster))
 	for _, n := range p.nodes {
 		all = append(all, n.rdb)
 	}

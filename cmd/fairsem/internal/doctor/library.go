@@ -112,11 +112,11 @@ func (p *target) nameOn(ctx context.Context, n *node) (string, error) {
 		if !is {
 			return name, nil
 		}
-		master, err := cluster.MasterForKey(ctx, p.space().Key(name, protocol.Owner))
+		primary, err := cluster.MasterForKey(ctx, p.space().Key(name, protocol.Owner))
 		if err != nil {
 			return "", err
 		}
-		if master.Options().Addr == n.addr {
+		if primary.Options().Addr == n.addr {
 			return name, nil
 		}
 	}

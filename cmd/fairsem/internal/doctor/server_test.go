@@ -320,7 +320,7 @@ func TestTheGracePeriodOfAYoungServerIsReported(t *testing.T) {
 	}
 }
 
-func TestAMasterWithoutSlotsIsLeftOut(t *testing.T) {
+func TestAPrimaryWithoutSlotsIsLeftOut(t *testing.T) {
 	t.Parallel()
 	p := meet(t, "cluster://"+redistest.SharedCluster(t).Nodes[0].Addr(), usual())
 	require.Len(t, p.nodes, 3)

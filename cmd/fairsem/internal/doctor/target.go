@@ -37,7 +37,7 @@ func (p *target) connect(ctx context.Context, answer error) (Finding, bool) {
 	cluster, ok := p.rdb.(*redis.ClusterClient)
 	if !ok {
 		p.nodes = []*node{{rdb: p.rdb.(*redis.Client), addr: p.server.String()}}
-	} else if err := p.masters(ctx, cluster); err != nil || len(p.nodes) == 0 {
+	} else if err := p.primaries(ctx, cluster); err != nil || len(p.nodes) == 0 {
 		if answer != nil {
 			err = answer
 		}
@@ -63,7 +63,7 @@ func (p *target) connect(ctx context.Context, answer error) (Finding, bool) {
 	return Finding{}, true
 }
 
-func (p *target) masters(ctx context.Context, cluster *redis.ClusterClient) error {
+func (p *target) primaries(ctx context.Context, cluster *redis.ClusterClient) error {
 	var mu sync.Mutex
 	err := cluster.ForEachMaster(ctx, func(_ context.Context, n *redis.Client) error {
 		mu.Lock()

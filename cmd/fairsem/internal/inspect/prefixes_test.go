@@ -57,18 +57,18 @@ func TestNoOtherPrefixIsReportedIfTheOwnHasSemaphores(t *testing.T) {
 	assert.Equal(t, []string{"fairsem", "other"}, inspect.OtherPrefixes(t.Context(), rdb, "third"))
 }
 
-func TestOtherPrefixesAreFoundOnEveryMasterOfACluster(t *testing.T) {
+func TestOtherPrefixesAreFoundOnEveryPrimaryOfACluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.NewCluster(t).Client()
-	masters := make(map[string]bool)
+	primaries := make(map[string]bool)
 	var want []string
-	for i := 0; len(masters) < 3; i++ {
+	for i := 0; len(primaries) < 3; i++ {
 		name := fmt.Sprint(i)
-		master, err := cluster.MasterForKey(t.Context(), "{"+name+"}")
+		primary, err := cluster.MasterForKey(t.Context(), "{"+name+"}")
 		require.NoError(t, err)
-		if addr := master.Options().Addr; !masters[addr] {
-			masters[addr] = true
-			prefix := fmt.Sprintf("prefix-%d", len(masters))
+		if addr := primary.Options().Addr; !primaries[addr] {
+			primaries[addr] = true
+			prefix := fmt.Sprintf("prefix-%d", len(primaries))
 			hold(t, cluster, prefix, name)
 			want = append(want, prefix)
 		}
