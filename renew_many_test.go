@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairsem/fairsem/internal/pipeline"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
@@ -155,5 +156,23 @@ func TestManyRenewalsThatAreDeclinedAreSentInFullInParts(t *testing.T) {
 		}
 		time.Sleep(20 * time.Second)
 		assert.Equal(t, protocol.RefreshScript, scriptOf(w.next().cmds[0]), "it was in vain too often")
+	})
+}
+
+// Where batches take long, a large call would be late as a whole.
+func TestManyAreNotRenewedInOneCallWhileAnswersAreSlow(t *testing.T) {
+	onWire(t, time.Minute, func(t *testing.T, c *Client, w *wire) {
+		w.waitersOf(c, 2*protocol.MaxIDs)
+		asks(c, "a", 1, CallOptions{})
+		f := w.next()
+		time.Sleep(pipeline.MaxTimeout * 3 / 4)
+		f.plainly(-1, 1+2*protocol.MaxIDs, 0, 5000)
+		time.Sleep(20 * time.Second)
+		for f := w.next(); f != nil; f = w.next() {
+			for _, cmd := range f.cmds {
+				assert.Equal(t, protocol.RefreshScript, scriptOf(cmd))
+			}
+			f.waits(protocol.PlainWithQueue)
+		}
 	})
 }

@@ -53,7 +53,7 @@ func (v *nameState) queueLocked(k requestKey, tickets ...*ticket) {
 // mostLocked is how many tickets one request for k may carry, by their cost.
 func (v *nameState) mostLocked(k requestKey, tickets []*ticket) int {
 	if v.renewsManyLocked(k) {
-		return protocol.MaxRenewals
+		return min(protocol.MaxRenewals, int(v.pipeline.Most()))
 	}
 	return mostInFull(tickets)
 }
@@ -312,18 +312,17 @@ func (r *request) Done(response pipeline.Response, sent clock.Instant) (woken in
 		}
 		v.failedLocked(r, err)
 	} else {
-		r.askAgainLocked()
+		if r.plain.script == protocol.PlainRefreshScript {
+			r.completeLocked(rep)
+		}
 		v.answeredLocked(r, rep, sent)
 	}
 	return v.waking.woken(v.waiters)
 }
 
-// askAgainLocked queries the tickets that a plain script did not renew, because they are not what this process took them for. The reply
-// is about the others.
-func (r *request) askAgainLocked() {
-	if len(r.plain.missed) == 0 {
-		return
-	}
+// completeLocked adds to the reply of a plain renewal the positions that it does not repeat. What was not renewed, because it is not what this
+// process took it for, is queried in full; the reply is about the others.
+func (r *request) completeLocked(rep protocol.Reply) {
 	var missed, renewed []*ticket
 	for i, t := range r.tickets {
 		if next := len(missed); next < len(r.plain.missed) && r.plain.missed[next] == i {
@@ -332,8 +331,14 @@ func (r *request) askAgainLocked() {
 			renewed = append(renewed, t)
 		}
 	}
-	k := r.key
-	k.inFull = true
-	r.tickets = renewed
-	r.state.queueLocked(k, missed...)
+	for i, t := range renewed {
+		if rep.Results[i].State == protocol.Waiting {
+			rep.Results[i].Number = t.position
+		}
+	}
+	if r.tickets = renewed; len(missed) > 0 {
+		k := r.key
+		k.inFull = true
+		r.state.queueLocked(k, missed...)
+	}
 }

@@ -210,7 +210,7 @@ func (v *nameState) acceptLocked(t *ticket, e effect, a answer) {
 		v.renewLocked(t, a.sent)
 		v.grantLocked(t, e, cmp.Or(a.Number, t.token), a.Numbers, a.now)
 	case doWait:
-		v.queuedLocked(t, cmp.Or(a.Number, t.position), a.sent, a.now)
+		v.queuedLocked(t, a.Number, a.sent, a.now)
 	case doRetry:
 		v.scheduleLocked(time.Now().Add(retryIn(a.Number))) // then it is sent again
 	case doRefuse:

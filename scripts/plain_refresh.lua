@@ -19,12 +19,11 @@ local limit_form = "^(%d+)@?%+?$"
 
 -- include plain.lua
 
--- Among this many entries each id takes so long that only so many may come at once.
-local MANY, MOST_OF_MANY = 20000, 500
+local MANY = 20000 -- among more entries each id takes too long
 local waiters, entries = redis.call("ZCARD", queue), redis.call("ZCARD", timeout)
-if entries > MANY and #ARGV >= first_id + MOST_OF_MANY then return { 0 } end
+if entries > MANY then return { 0 } end
 if entries < holders + waiters then return { 0 } end -- another program has deleted deadlines
-if waiters > 0 and holders < limit then return { 0 } end -- refresh grants what is free, if the waiters may have it
+if waiters > 0 and holders < limit then return { 0 } end -- refresh grants what is free, unless the waiters' tenants are at their limits
 
 -- nearest_deadline returns the earliest of all, nil if there is none.
 local function nearest_deadline() return tonumber(redis.call("ZRANGE", timeout, 0, 0, "WITHSCORES")[2]) end

@@ -132,10 +132,10 @@ func (p *Pipeline) Queue(r Request, urgent bool) {
 func (p *Pipeline) Grown(n int) { p.backlog.Add(int64(n)) }
 
 // Crowded reports whether a request that is not urgent would not be sent with the next batch.
-func (p *Pipeline) Crowded() bool { return p.backlog.Load() >= p.most() }
+func (p *Pipeline) Crowded() bool { return p.backlog.Load() >= p.Most() }
 
-// most is how many ids a batch may carry.
-func (p *Pipeline) most() int64 { return max(p.room.Load(), requestIDs) }
+// Most is how many ids a batch may carry.
+func (p *Pipeline) Most() int64 { return max(p.room.Load(), requestIDs) }
 
 // Failure returns the error of the last exchange, nil if it worked.
 func (p *Pipeline) Failure() error {
@@ -251,7 +251,7 @@ func (p *Pipeline) nextLocked() (urgent, others []Request) {
 	dequeue := func(queue *[]Request) []Request {
 		n := 0
 		for _, r := range *queue {
-			if n > 0 && (requests >= MaxRequests || int64(ids+r.IDs()) > p.most()) {
+			if n > 0 && (requests >= MaxRequests || int64(ids+r.IDs()) > p.Most()) {
 				break
 			}
 			n, requests, ids = n+1, requests+1, ids+r.IDs()
