@@ -168,11 +168,14 @@ func TestManyAreNotRenewedInOneCallWhileAnswersAreSlow(t *testing.T) {
 		time.Sleep(pipeline.MaxTimeout * 3 / 4)
 		f.plainly(-1, 1+2*protocol.MaxIDs, 0, 5000)
 		time.Sleep(20 * time.Second)
+		calls := 0
 		for f := w.next(); f != nil; f = w.next() {
 			for _, cmd := range f.cmds {
 				assert.Equal(t, protocol.RefreshScript, scriptOf(cmd))
 			}
+			calls += len(f.cmds)
 			f.waits(protocol.PlainWithQueue)
 		}
+		assert.Equal(t, 3, calls, "of at most 150 ids each")
 	})
 }

@@ -47,8 +47,7 @@ type request struct {
 type plainCall struct {
 	script  *protocol.Script // nil: it was sent to the full one
 	knew    protocol.Known
-	holding int   // of a refresh: how many of the tickets hold
-	missed  []int // of a refresh: the tickets that the reply is not about
+	holding int // of a refresh: how many of the tickets hold
 }
 
 // joins reports whether an acquire and plain releases for it come together.

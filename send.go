@@ -234,9 +234,7 @@ func (r *request) splitLocked() {
 	if n == len(r.tickets) {
 		return
 	}
-	k := r.key
-	k.inFull = true
-	r.state.queueLocked(k, r.tickets[n:]...)
+	r.queueInFullLocked(r.tickets[n:])
 	r.tickets = r.tickets[:n:n]
 }
 
@@ -280,9 +278,7 @@ func (r *request) decode(raw []int64) (protocol.Reply, error) {
 	case nil:
 		return protocol.DecodeReply(raw, len(r.released)+len(r.tickets))
 	case protocol.PlainRefreshScript:
-		rep, missed, err := protocol.DecodeRenewed(raw, r.plain.knew, r.plain.holding, len(r.tickets))
-		r.plain.missed = missed
-		return rep, err
+		return protocol.DecodeRenewed(raw, r.plain.knew, r.plain.holding, len(r.tickets))
 	}
 	return r.plain.script.DecodePlain(raw, r.plain.knew, r.key.params.HeadStart, len(r.released), len(r.tickets))
 }
@@ -313,7 +309,7 @@ func (r *request) Done(response pipeline.Response, sent clock.Instant) (woken in
 		v.failedLocked(r, err)
 	} else {
 		if r.plain.script == protocol.PlainRefreshScript {
-			r.completeLocked(rep)
+			r.completeLocked(&rep)
 		}
 		v.answeredLocked(r, rep, sent)
 	}
@@ -322,23 +318,30 @@ func (r *request) Done(response pipeline.Response, sent clock.Instant) (woken in
 
 // completeLocked adds to the reply of a plain renewal the positions that it does not repeat. What was not renewed, because it is not what this
 // process took it for, is queried in full; the reply is about the others.
-func (r *request) completeLocked(rep protocol.Reply) {
-	var missed, renewed []*ticket
+func (r *request) completeLocked(rep *protocol.Reply) {
+	var missed []*ticket
+	n := 0
 	for i, t := range r.tickets {
-		if next := len(missed); next < len(r.plain.missed) && r.plain.missed[next] == i {
+		result := rep.Results[i]
+		switch result.State {
+		case protocol.Gone:
 			missed, t.busy = append(missed, t), true
-		} else {
-			renewed = append(renewed, t)
+			continue
+		case protocol.Waiting:
+			result.Number = t.position
 		}
+		r.tickets[n], rep.Results[n] = t, result
+		n++
 	}
-	for i, t := range renewed {
-		if rep.Results[i].State == protocol.Waiting {
-			rep.Results[i].Number = t.position
-		}
+	r.tickets, rep.Results = r.tickets[:n], rep.Results[:n]
+	if len(missed) > 0 {
+		r.queueInFullLocked(missed)
 	}
-	if r.tickets = renewed; len(missed) > 0 {
-		k := r.key
-		k.inFull = true
-		r.state.queueLocked(k, missed...)
-	}
+}
+
+// queueInFullLocked queues tickets of a refresh again, to be sent to the full script.
+func (r *request) queueInFullLocked(tickets []*ticket) {
+	k := r.key
+	k.inFull = true
+	r.state.queueLocked(k, tickets...)
 }

@@ -167,33 +167,21 @@ func (r *Reply) addNumbers(numbers []int64) bool {
 	return true
 }
 
-// DecodeRenewed converts the reply of PlainRefreshScript, which was asked to renew n entries, of which the first hold. It returns the
-// indexes of those that it did not renew, in ascending order. Results has the others.
-func DecodeRenewed(raw []int64, k Known, holding, n int) (r Reply, missed []int, err error) {
-	if len(raw) < renewedHead || len(raw) > renewedHead+n || raw[0] > MaxWait {
-		return Reply{}, nil, ErrReply
+// DecodeRenewed converts the reply of PlainRefreshScript, which was asked to renew n entries, of which the first hold. What it did not
+// renew is Gone in Results, whatever it is now. Results has no numbers.
+func DecodeRenewed(raw []int64, k Known, holding, n int) (Reply, error) {
+	if len(raw) < renewedHead || raw[0] > MaxWait {
+		return Reply{}, ErrReply
 	}
-	for i, which := range raw[renewedHead:] {
-		if which < 1 || which > int64(n) || i > 0 && which <= raw[renewedHead+i-1] {
-			return Reply{}, nil, ErrReply
+	r := Reply{Since: k.Since, Epoch: k.Epoch, Next: time.Duration(raw[0]) * time.Millisecond, Waiters: raw[1], Plain: Plain(raw[2])}
+	r.Results = slices.Concat(slices.Repeat([]Result{{State: Held}}, holding), slices.Repeat([]Result{{State: Waiting}}, n-holding))
+	for _, which := range raw[renewedHead:] {
+		if which < 1 || which > int64(n) {
+			return Reply{}, ErrReply
 		}
-		missed = append(missed, int(which)-1)
+		r.Results[which-1].State = Gone
 	}
-	r = Reply{
-		Since: k.Since, Epoch: k.Epoch, Next: time.Duration(raw[0]) * time.Millisecond, Waiters: raw[1], Plain: Plain(raw[2]),
-		Results: make([]Result, 0, n),
-	}
-	for i, next := 0, 0; i < n; i++ {
-		switch {
-		case next < len(missed) && missed[next] == i:
-			next++
-		case i < holding:
-			r.Results = append(r.Results, Result{State: Held})
-		default:
-			r.Results = append(r.Results, Result{State: Waiting})
-		}
-	}
-	return r, missed, nil
+	return r, nil
 }
 
 // addQueued adds the contents of a reply of PlainQueueScript.

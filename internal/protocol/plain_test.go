@@ -211,11 +211,7 @@ func outcomeOf(t *testing.T, c contract, plain bool) (outcome string, answered b
 	after := l.snapshot()
 	after.mustExpire(t)
 	pace := fmt.Sprint(after.meta["marked_at"] != "", after.meta["before_at"] != "")
-	var expiry string
-	for _, left := range after.expiry {
-		expiry += " " + seconds(left)
-	}
-	return ranked(strings.Join([]string{r.String(), after.String(), strings.TrimSuffix(after.meta["plain"], "+"), pace, expiry, messages()}, "\n")), answered
+	return ranked(strings.Join([]string{r.String(), after.String(), strings.TrimSuffix(after.meta["plain"], "+"), pace, after.lifetimes(), messages()}, "\n")), answered
 }
 
 // Most calls about a name with a queue are answered by a plain script. Their effect is the same as that of the full ones: the

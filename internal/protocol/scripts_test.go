@@ -243,6 +243,14 @@ func (s snapshot) String() string {
 	return strings.Join(slices.DeleteFunc(out, func(s string) bool { return !strings.Contains(s, " ") }), " | ")
 }
 
+// lifetimes is how long each key will still exist.
+func (s snapshot) lifetimes() (all string) {
+	for _, left := range s.expiry {
+		all += " " + seconds(left)
+	}
+	return all
+}
+
 // relative turns a server time into a duration from now, to the nearest 10 s.
 func (s snapshot) relative(ms string) string {
 	n, _ := strconv.ParseInt(ms, 10, 64)
