@@ -2,7 +2,7 @@
 -- holders, and none of the new ids is known.
 --
 -- needs:    count, first_id, holders, last_number, leaves, micros, now, queue, timeout
--- provides: BOUND, first_number, first_released, nearest, released, waiters
+-- provides: BOUND, deadlines, first_number, first_released, nearest, released, waiters
 -- changes:  count
 count = tonumber(count)
 local BOUND = 150 -- as in semaphore.lua
@@ -21,7 +21,7 @@ if released > 0 then
     if not leaves[deadlines[i]] then nearest = tonumber(deadlines[i + 1]) end
   end
 end
-if count > 0 then
+if count > 1 then -- if it is one, ZADD says whether it is new
   local known = redis.call("ZMSCORE", timeout, unpack(ARGV, first_id, first_released - 1))
   for i = 1, count do
     if known[i] then return { 0 } end

@@ -17,7 +17,7 @@
 --         first    the token of the first that holds. The numbers of all follow each other, and the position of a
 --                  waiter is its number minus the head start
 --         grants   as in semaphore.lua
--- First write: SET, so that it is refused under OOM; ZREM, which works then, if it acquires nothing.
+-- First write: ZADD, so that it is refused under OOM; ZREM, which works then, if it acquires nothing.
 local owner, queue, timeout, counter, meta = unpack(KEYS)
 local caller, wake, known_epoch, since, lease, head_start, count = unpack(ARGV, 1, 7)
 local first_id = 8

@@ -18,7 +18,7 @@
 --         waiters  how many wait after the call; -1: the next call may be plain_tenants_acquire or plain_tenants_release
 --         .. of each new id its token, or, if it waits, its position below 0
 --         grants   as in semaphore.lua
--- First write: SET, so that it is refused under OOM; ZREM, which works then, if it acquires nothing.
+-- First write: ZADD, so that it is refused under OOM; ZREM, which works then, if it acquires nothing.
 local owner, queue, timeout, counter, meta, lanes, turns, tenants = unpack(KEYS)
 local caller, wake, known_epoch, since, lease, queues, count, declared = unpack(ARGV, 1, 8)
 local first_tenant = 9

@@ -151,6 +151,7 @@ func TestPlainScriptsDoWhatTheFullOnesDo(t *testing.T) {
 		"release of a name whose queue is empty":             {contract{seed: full, call: releases, ids: []string{"me:1"}}, true},
 		"release of all of a name whose queue is empty":      {contract{seed: strings.Replace(full, "80s", "40s", 1), call: releases, ids: []string{"me:1", "you:1"}}, true},
 		"release of all after a long lease":                  {contract{seed: full, call: releases, ids: []string{"me:1", "you:1"}}, true},
+		"that fits on an idle name that had a queue":         {contract{seed: strings.NewReplacer("owner you:1=4 me:1=5 | timeout you:1=20s me:1=20s | ", "").Replace(full), call: queues, ids: []string{"me:3"}}, true},
 		"release when the pace is due":                       {contract{seed: paceDue, call: releases, ids: []string{"me:1"}}, true},
 		"that queues when the pace is due":                   {contract{seed: paceDue, call: queues, ids: []string{"me:3"}}, true},
 		"release that empties the queue, the pace due":       {contract{seed: strings.NewReplacer(" me:2=7 you:3=8", "", " me:2=20s you:3=20s", "").Replace(paceDue), call: releases, ids: []string{"me:1", "you:1"}}, true},
@@ -407,6 +408,40 @@ func TestLastPlainReleaseAfterALongLeaseShortensTheKeysBesideAnExpiredHolder(t *
 		}
 		assert.LessOrEqual(t, l.snapshot().expiry[5], time.Minute, "how long the keys exist, beside %s", name)
 	}
+}
+
+// Most of what a call of one id costs is the commands that its script calls.
+func TestPlainCallsOfOneIDTakeFewCommands(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testclient.Settled(t))
+	about, p := l.space.About("name"), AcquireParams{TTL: 10 * time.Second, Wait: true}
+	k := Known{known(1).Since, l.ask(Acquire(about, known(1), p, tickets("me:1")), 1).Epoch}
+	names := func(c Call) (all string) {
+		for _, command := range l.commands(c) {
+			all += name(command) + " "
+		}
+		return all
+	}
+	assert.Equal(t, "HMGET ZMSCORE PTTL ZREM ZREM ", names(PlainRelease(PlainReleaseScript, about, tickets("me:1"))))
+	assert.Equal(t, "HMGET ZCARD TIME GET INFO ZADD PEXPIREAT SET HINCRBY ZADD PEXPIREAT ",
+		names(PlainAcquire(PlainAcquireScript, about, k, p.TTL, tickets("me:2"), nil)))
+	l.set("marked_at", fmt.Sprint(l.now().UnixMicro()))
+	assert.Equal(t, "HMGET ZCARD TIME GET INFO ZCARD ZRANGE ZADD SET HSET ZADD PEXPIREAT ",
+		names(PlainQueue(about, k, p, tickets("you:3"), nil)), "the first that waits")
+	assert.Equal(t, "HMGET ZCARD TIME GET INFO ZCARD ZRANGE ZADD SET ZADD ",
+		names(PlainQueue(about, k, p, tickets("me:4"), nil)), "the next one")
+	assert.Equal(t, "HMGET ZCARD TIME GET INFO ZCARD ZRANGE ZRANGE ZREM ZREM SET ZREM ZADD PEXPIREAT HINCRBY PUBLISH ",
+		names(PlainQueue(about, k, AcquireParams{}, nil, tickets("me:2"))), "a release that grants to another process")
+}
+
+// V7
+func TestPlainReleaseAfterALongLeaseShortensTheKeys(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testclient.Settled(t))
+	about := l.space.About("name")
+	l.ask(Acquire(about, known(1), AcquireParams{TTL: time.Hour}, tickets("me:1")), 1)
+	require.Equal(t, []int64{1}, l.run(PlainRelease(PlainReleaseScript, about, tickets("me:1"))).numbers)
+	assert.LessOrEqual(t, l.snapshot().expiry[5], time.Minute)
 }
 
 // A reply is one list of numbers.
