@@ -101,12 +101,12 @@ func TestCallsAboutANameWithAQueueArePlain(t *testing.T) {
 		args := f.cmds[0].Args()
 		assert.Equal(t, []any{int64(1), int64(1), time.Minute.Milliseconds(), time.Second.Microseconds(), 1}, args[10:15],
 			"the epoch, the declaration, the lease, the head start and the count")
-		f.plainly(1000, 1, 0, 5_000_000)
+		f.plainly(1000, 1, int64(protocol.PlainWithQueue), 0, 5_000_000)
 		assert.Equal(t, []any{waiting, int64(4_000_000)}, []any{b.phase, b.position})
 
 		a.state.leave(a)
 		f = w.carries("plain_queue a: -1")
-		f.plainly(-1, 0, 0, 30, 2, 4_000_000, 20)
+		f.plainly(-1, 0, int64(protocol.PlainWithQueue), 0, 30, 2, 4_000_000, 20)
 		assert.Equal(t, removed, a.phase)
 		assert.Equal(t, int64(20), b.tokenNow())
 
@@ -131,7 +131,7 @@ func TestAfterOnePlainCallThatWasDeclinedOneReplySuffices(t *testing.T) {
 		f.end <- nil
 		w.isIdle()
 		asks(c, "a", 1, CallOptions{})
-		w.carries("plain_queue a: 4").plainly(1000, 2, 0, 40)
+		w.carries("plain_queue a: 4").plainly(1000, 2, int64(protocol.PlainWithQueue), 0, 40)
 		assert.Equal(t, protocol.PlainWithQueue, a.state.fastPath.kind())
 	})
 }
@@ -155,7 +155,7 @@ func TestCallsOnANameOfTenantsArePlainWhetherOrNotAnybodyWaits(t *testing.T) {
 		f.end <- nil
 		w.isIdle()
 		b := asks(c, "a", 1, CallOptions{})[0]
-		w.carries("plain_tenants a: 4").plainly(1000, 2, -40)
+		w.carries("plain_tenants a: 4").plainly(1000, 2, int64(protocol.PlainWithTenantsInQueue), int64(protocol.Waiting), 40)
 		assert.Equal(t, []phase{waiting, waiting}, []phase{next.phase, b.phase})
 	})
 }
@@ -176,12 +176,12 @@ func TestCallOfSeveralTenantsIsPlainWhereNobodyWaits(t *testing.T) {
 		args := f.cmds[0].Args()
 		assert.Equal(t, []any{false, 2, 2, "x"}, args[16:20], "whether they may queue, how many they are, and their tenants")
 		second.plainly(21)
-		f.plainly(-1, -1, 22, 23)
+		f.plainly(-1, 0, int64(protocol.PlainWithTenants), int64(protocol.Held), 22, int64(protocol.Held), 23)
 		w.isIdle()
 		w.atOnce(c, func() {
 			a.state.leave(a)
 			x.state.leave(x)
-		}, "plain_tenants a: -1 -2:x").plainly(-1, -1)
+		}, "plain_tenants a: -1 -2:x").plainly(-1, 0, int64(protocol.PlainWithTenants))
 		y.state.leave(y)
 		w.carries("plain_tenants_release a: 3:y").plainly(1)
 		w.isIdle()
@@ -249,7 +249,7 @@ func TestReleaseOfAWaiterIsNotPlain(t *testing.T) {
 	onWire(t, time.Minute, func(t *testing.T, c *Client, w *wire) {
 		learns(c, w, protocol.PlainWithQueue)
 		b := asks(c, "a", 1, CallOptions{})[0]
-		w.carries("plain_queue a: 2").plainly(1000, 1, 0, 30)
+		w.carries("plain_queue a: 2").plainly(1000, 1, int64(protocol.PlainWithQueue), 0, 30)
 		assert.Equal(t, waiting, b.phase)
 		b.state.leave(b)
 		w.carries("release a: 2").answers(1, -1, 0, 1, int64(protocol.Waiting), 0)

@@ -166,7 +166,7 @@ func TestManyAreNotRenewedInOneCallWhileAnswersAreSlow(t *testing.T) {
 		asks(c, "a", 1, CallOptions{})
 		f := w.next()
 		time.Sleep(pipeline.MaxTimeout * 3 / 4)
-		f.plainly(-1, 1+2*protocol.MaxIDs, 0, 5000)
+		f.plainly(-1, 1+2*protocol.MaxIDs, int64(protocol.PlainWithQueue), 0, 5000)
 		time.Sleep(20 * time.Second)
 		calls := 0
 		for f := w.next(); f != nil; f = w.next() {

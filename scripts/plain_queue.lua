@@ -11,8 +11,7 @@
 --         count        how many ids it acquires
 --         .. ids, then the ids to release before that, all of which must be holders
 -- Returns 0: release and acquire must answer; or one list of numbers:
---         next     as in semaphore.lua
---         waiters  how many wait after the call; -1: the next call may be plain_acquire or plain_release
+--         next, waiters, plain  as in semaphore.lua
 --         held     how many of the new ids hold; the others wait
 --         first    the token of the first that holds. The numbers of all follow each other, and the position of a
 --                  waiter is its number minus the head start
@@ -34,12 +33,12 @@ local held = math.min(available - promoted, count) -- 0 if anybody remains
 local waits = {}
 for i = held + 1, count do waits[i] = true end
 
-local reply, size = { -1, 0, held, 0 }, 4
+local reply, size = { -1, 0, 0, held, 0 }, 5
 local heads = promoted > 0 and redis.call("ZRANGE", queue, 0, promoted - 1, "WITHSCORES") or {}
 local crowds = { queue }
 
 -- include plain_store.lua
-reply[2], reply[4] = may_wait and remaining + queued or -1, first_new
+reply[2], reply[3], reply[5] = remaining + queued, may_wait and 2 or 1, first_new
 
 -- include plain_index.lua
 -- include plain_renew.lua

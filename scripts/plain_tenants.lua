@@ -14,15 +14,15 @@
 --         .. for each its name, share and limit, and the us from since to when the caller first declared these
 --         .. ids, then the ids to release before that, all of which must be holders
 -- Returns 0: release and acquire must answer; or one list of numbers:
---         next     as in semaphore.lua
---         waiters  how many wait after the call; -1: the next call may be plain_tenants_acquire or plain_tenants_release
---         .. of each new id its token, or, if it waits, its position below 0
+--         next, waiters, plain  as in semaphore.lua
+--         results  of the new ids, as in semaphore.lua
 --         grants   as in semaphore.lua
 -- First write: ZADD, so that it is refused under OOM; ZREM, which works then, if it acquires nothing.
 local owner, queue, timeout, counter, meta, lanes, turns, tenants = unpack(KEYS)
 local caller, wake, known_epoch, since, lease, queues, count, declared = unpack(ARGV, 1, 8)
 local first_tenant = 9
 local first_id, head_start = first_tenant + 4 * declared, 0
+local HELD, WAITING = 1, 2 -- as in semaphore.lua
 local limit_form = "^(%d+)@%+?$"
 
 -- include plain.lua
@@ -157,12 +157,12 @@ for i = 1, count do
 end
 -- What another program has left there is for the full script to remove. A key of another type fails the call before it writes.
 if waiters == 0 and #joining > 0 and redis.call("ZCARD", lanes) + redis.call("ZCARD", turns) > 0 then return { 0 } end
-local reply, size = { -1, 0 }, 2 + count
+local reply, size = { -1, 0, 0 }, 3 + 2 * count
 local crowds = { queue, lanes, turns }
 
 -- include plain_store.lua
-reply[2] = may_wait and remaining + queued or -1
-for i = 1, count do reply[2 + i] = (waits[i] and -1 or 1) * (first_new + i - 1) end
+reply[2], reply[3] = remaining + queued, may_wait and 5 or 4
+for i = 1, count do reply[2 + 2 * i], reply[3 + 2 * i] = waits[i] and WAITING or HELD, first_new + i - 1 end
 
 local changed, later, turns_gone = { "all", format("%s %d %d", generation, holders - released + promoted + held, newest_token) }, {}, {}
 local idle, crowded = {}, nil

@@ -106,9 +106,9 @@ func (s *Script) Declined(raw []int64) bool {
 	return slices.Contains(PlainScripts, s) && len(raw) == 1 && raw[0] == 0
 }
 
-// The count of numbers with which a reply of PlainQueueScript begins, one of PlainTenantsScript, and one of PlainRefreshScript, before
-// those of the ids.
-const plainHead, plainTenantsHead, renewedHead = 4, 2, 3
+// plainHead is the count of numbers with which the replies of PlainQueueScript, PlainTenantsScript and PlainRefreshScript begin, queueHead
+// that of those before the grants in the first of them.
+const plainHead, queueHead = 3, plainHead + 2
 
 // DecodePlain converts the reply of a plain script that released some permits and then acquired others, with this head start.
 // It confirms the knowledge of the call: the declaration and, if the script compares it, the epoch.
@@ -170,12 +170,12 @@ func (r *Reply) addNumbers(numbers []int64) bool {
 // DecodeRenewed converts the reply of PlainRefreshScript, which was asked to renew n entries, of which the first hold. What it did not
 // renew is Gone in Results, whatever it is now. Results has no numbers.
 func DecodeRenewed(raw []int64, k Known, holding, n int) (Reply, error) {
-	if len(raw) < renewedHead || raw[0] > MaxWait {
+	r := Reply{Since: k.Since, Epoch: k.Epoch}
+	if !r.addPlainHead(raw) {
 		return Reply{}, ErrReply
 	}
-	r := Reply{Since: k.Since, Epoch: k.Epoch, Next: time.Duration(raw[0]) * time.Millisecond, Waiters: raw[1], Plain: Plain(raw[2])}
 	r.Results = slices.Concat(slices.Repeat([]Result{{State: Held}}, holding), slices.Repeat([]Result{{State: Waiting}}, n-holding))
-	for _, which := range raw[renewedHead:] {
+	for _, which := range raw[plainHead:] {
 		if which < 1 || which > int64(n) {
 			return Reply{}, ErrReply
 		}
@@ -184,44 +184,36 @@ func DecodeRenewed(raw []int64, k Known, holding, n int) (Reply, error) {
 	return r, nil
 }
 
+// addPlainHead adds what the replies of the plain scripts that know a queue begin with.
+func (r *Reply) addPlainHead(raw []int64) bool {
+	if len(raw) < plainHead || raw[0] > MaxWait {
+		return false
+	}
+	r.Next, r.Waiters, r.Plain = time.Duration(raw[0])*time.Millisecond, raw[1], Plain(raw[2])
+	return true
+}
+
 // addQueued adds the contents of a reply of PlainQueueScript.
 func (r *Reply) addQueued(raw []int64, headStart time.Duration, acquired int) bool {
-	if len(raw) < plainHead || (len(raw)-plainHead)%3 != 0 || raw[0] > MaxWait || raw[2] < 0 || raw[2] > int64(acquired) {
+	if !r.addPlainHead(raw) || len(raw) < queueHead || (len(raw)-queueHead)%3 != 0 {
 		return false
 	}
-	r.Next, r.Waiters, r.Plain = time.Duration(raw[0])*time.Millisecond, max(0, raw[1]), PlainWithQueue
-	if raw[1] < 0 {
-		r.Plain = PlainWithoutQueue
-	}
-	held, first := int(raw[2]), raw[3]
-	if first <= 0 || first > MaxUnits {
+	held, first := raw[plainHead], raw[plainHead+1]
+	if held < 0 || held > int64(acquired) || first <= 0 || first > MaxUnits {
 		return false
 	}
-	r.addConsecutive(first, held)
-	for n := held; n < acquired; n++ {
-		r.Results = append(r.Results, Result{State: Waiting, Number: max(0, first+int64(n)-headStart.Microseconds())})
+	r.addConsecutive(first, int(held))
+	for n := held; n < int64(acquired); n++ {
+		r.Results = append(r.Results, Result{State: Waiting, Number: max(0, first+n-headStart.Microseconds())})
 	}
-	return r.addGrants(raw[plainHead:])
+	return r.addGrants(raw[queueHead:])
 }
 
 // addOfTenants adds the contents of a reply of PlainTenantsScript.
 func (r *Reply) addOfTenants(raw []int64, acquired int) bool {
-	if len(raw) < plainTenantsHead+acquired || (len(raw)-plainTenantsHead-acquired)%3 != 0 || raw[0] > MaxWait {
+	grants := plainHead + 2*acquired // where they begin
+	if !r.addPlainHead(raw) || len(raw) < grants || (len(raw)-grants)%3 != 0 {
 		return false
 	}
-	r.Next, r.Waiters, r.Plain = time.Duration(raw[0])*time.Millisecond, max(0, raw[1]), PlainWithTenantsInQueue
-	if raw[1] < 0 {
-		r.Plain = PlainWithTenants
-	}
-	for _, number := range raw[plainTenantsHead:][:acquired] {
-		result := Result{State: Held, Number: number}
-		if number < 0 {
-			result = Result{State: Waiting, Number: -number}
-		}
-		if result.Number == 0 || result.Number > MaxUnits {
-			return false
-		}
-		r.Results = append(r.Results, result)
-	}
-	return r.addGrants(raw[plainTenantsHead+acquired:])
+	return r.addResults(raw[plainHead:grants]) && r.addGrants(raw[grants:])
 }

@@ -90,19 +90,24 @@ func DecodeReply(raw []int64, n int) (Reply, error) {
 		Server:  raw[5],
 		Plain:   Plain(raw[6]),
 		Waiters: raw[7],
-		Results: make([]Result, n),
+		Results: make([]Result, 0, n),
 	}
-	for i := range r.Results {
-		one := Result{State: State(raw[Head+2*i]), Number: raw[Head+2*i+1]}
-		if one.State < 0 || one.State >= states || one.Number < 0 || one.wait() > MaxWait {
-			return Reply{}, ErrReply
-		}
-		r.Results[i] = one
-	}
-	if !r.addGrants(raw[Head+2*n:]) {
+	if !r.addResults(raw[Head:Head+2*n]) || !r.addGrants(raw[Head+2*n:]) {
 		return Reply{}, ErrReply
 	}
 	return r, nil
+}
+
+// addResults adds a result for each two numbers, and reports whether all are possible.
+func (r *Reply) addResults(raw []int64) bool {
+	for ; len(raw) > 0; raw = raw[2:] {
+		one := Result{State: State(raw[0]), Number: raw[1]}
+		if one.State < 0 || one.State >= states || one.Number < 0 || one.wait() > MaxWait {
+			return false
+		}
+		r.Results = append(r.Results, one)
+	}
+	return true
 }
 
 // addGrants adds the rest of a reply, after its results, and reports whether it has the right form.
