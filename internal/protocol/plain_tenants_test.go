@@ -58,9 +58,8 @@ func plainKinds(l *lab) map[string]plainKind {
 }
 
 // eachPlainKind calls f with a name of its own for each kind.
-func eachPlainKind(t *testing.T, f func(l *lab, kind string, k plainKind)) {
+func eachPlainKind(t *testing.T, rdb *redis.Client, f func(l *lab, kind string, k plainKind)) {
 	t.Helper()
-	rdb := testclient.Settled(t)
 	for kind := range plainKinds(newLab(t, rdb)) {
 		l := newLab(t, rdb)
 		k := plainKinds(l)[kind]
@@ -79,7 +78,7 @@ func TestPlainCallOfATenantBesideDamageGrantsToWaitersOnly(t *testing.T) {
 	for name, damage := range damageOfTenants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eachPlainKind(t, func(l *lab, kind string, k plainKind) {
+			eachPlainKind(t, testclient.Settled(t), func(l *lab, kind string, k plainKind) {
 				if !k.waits && !slices.Contains(damageWithoutWaiters, name) {
 					return
 				}
@@ -103,7 +102,7 @@ func TestPlainCallOfATenantBesideDamageGrantsToWaitersOnly(t *testing.T) {
 // A call that found no turn granted its own request before all waiters.
 func TestPlainCallOfATenantIsDeclinedOnceTheTurnsAreGone(t *testing.T) {
 	t.Parallel()
-	eachPlainKind(t, func(l *lab, kind string, k plainKind) {
+	eachPlainKind(t, testclient.Settled(t), func(l *lab, kind string, k plainKind) {
 		if k.waits {
 			l.rdb.Del(background, l.keys[7])
 			assert.False(t, l.answersSoundly(k.call, kind), kind)
@@ -165,7 +164,7 @@ func TestPlainReleaseOfATenantGrantsItNothingWhileItHoldsMoreThanItsLimit(t *tes
 func TestPlainCallOfATenantThatIsStoppedHalfWayGrantsNothingTooMuch(t *testing.T) {
 	t.Parallel()
 	for n := range 32 {
-		eachPlainKind(t, func(l *lab, kind string, k plainKind) {
+		eachPlainKind(t, testclient.Settled(t), func(l *lab, kind string, k plainKind) {
 			l.set("marked_at", fmt.Sprint(l.now().Add(-time.Hour).UnixMicro())) // so that sorted sets get an index
 			l.runUpTo(n, k.call)
 			s := l.snapshot()
@@ -190,7 +189,7 @@ func TestPlainCallOfATenantThatIsStoppedHalfWayGrantsNothingTooMuch(t *testing.T
 func TestPlainCallOfATenantWithAKeyOfTheWrongTypeChangesNothing(t *testing.T) {
 	t.Parallel()
 	for i := range Kinds {
-		eachPlainKind(t, func(l *lab, kind string, k plainKind) {
+		eachPlainKind(t, testclient.Settled(t), func(l *lab, kind string, k plainKind) {
 			require.NoError(t, l.rdb.Set(background, l.keys[i], "of another program", 0).Err())
 			before, got := l.dump(), l.run(k.call)
 			if !slices.Contains(k.call.Script.keys, i) || got.err == nil && !k.call.Script.Declined(got.numbers) {
@@ -215,7 +214,7 @@ func TestPlainCallOfATenantDeclinesWhateverIsStored(t *testing.T) {
 	}
 	for _, field := range []string{"all", ":tenant-0", ":tenant-1", ":tenant-2"} {
 		for _, value := range append(records, "nan 4", "1 nan", "1 4 nan", "1 "+strings.Repeat("9", 400), "1 4 "+strings.Repeat("9", 400)) {
-			eachPlainKind(t, func(l *lab, kind string, k plainKind) {
+			eachPlainKind(t, testclient.Settled(t), func(l *lab, kind string, k plainKind) {
 				require.NoError(t, l.rdb.HSet(background, l.keys[8], field, value).Err())
 				l.answersSoundly(k.call, kind+" "+field+" "+value)
 				assert.LessOrEqual(t, len(l.snapshot().owner), 4)
@@ -509,7 +508,7 @@ func TestPlainCallOfATenantRepliesWithATokenOrAPositionOfEachID(t *testing.T) {
 
 func TestUsualCallsOfTenantsNeedNoFullScript(t *testing.T) {
 	t.Parallel()
-	eachPlainKind(t, func(l *lab, kind string, k plainKind) {
+	eachPlainKind(t, testclient.Settled(t), func(l *lab, kind string, k plainKind) {
 		assert.True(t, l.answersSoundly(k.call, kind), kind)
 		s := l.snapshot()
 		l.checkTenants(s)

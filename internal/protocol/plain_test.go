@@ -553,6 +553,65 @@ func TestCallThatWritesNothingElseWorksOnAFullServer(t *testing.T) {
 	assert.NoError(t, l.run(l.space.Evict("name", LimitSpec{Limit: 1}, "nobody:1")).err)
 }
 
+// A server checks its memory before the first write of a script only, and never before one that frees memory.
+func TestFullServerRefusesWhatPlainScriptsAcquireAndAcceptsWhatTheyRelease(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.NewServer(t, "--maxmemory-policy", "noeviction").Client()
+	type attempt struct {
+		*lab
+		Call
+		accepted bool
+	}
+	attempts := make(map[string]attempt)
+	for kind, seed := range map[string]string{
+		"nobody waits": "owner me:1=5 | timeout me:1=20s | counter 7 | meta declared=3 layout=2 since=7 until=80s plain=3",
+		"a queue":      "owner me:1=5 | queue you:1=6 you:2=7 | timeout me:1=20s you:1=20s you:2=20s | counter 7 | meta declared=1 layout=2 since=7 until=80s plain=1+",
+	} {
+		for name, ids := range map[string][2][]*ticket{
+			"it acquires one":            {nil, tickets("me:2")},
+			"it acquires several":        {nil, tickets("me:2", "me:3")},
+			"it releases and acquires":   {tickets("me:1"), tickets("me:2")},
+			"it releases and acquires 2": {tickets("me:1"), tickets("me:2", "me:3")},
+			"it releases":                {tickets("me:1"), nil},
+		} {
+			l := newLab(t, rdb)
+			l.seed(seed)
+			about := l.space.About("name")
+			c := PlainQueue(about, seededKnown, AcquireParams{TTL: time.Minute}, ids[1], ids[0])
+			if kind == "nobody waits" && ids[1] != nil {
+				c = PlainAcquire(PlainAcquireScript, about, seededKnown, time.Minute, ids[1], ids[0])
+			} else if kind == "nobody waits" {
+				c = PlainRelease(PlainReleaseScript, about, ids[0])
+			}
+			attempts[kind+", "+name] = attempt{l, c, ids[1] == nil}
+		}
+	}
+	for _, asks := range []bool{true, false} {
+		l := newLab(t, rdb)
+		l.seed("owner me:1#=5 | timeout me:1#=20s | numbers 1:me:1#=0 | counter 7 | meta declared=3 layout=2 since=7 until=80s plain=3# numbered=1")
+		c := PlainRelease(PlainNumbersReleaseScript, l.space.About("name"), tickets("me:1#"))
+		if asks {
+			c = PlainAcquire(PlainNumbersAcquireScript, l.space.About("name"), seededKnown, time.Minute, tickets("me:2#"), nil)
+		}
+		attempts[fmt.Sprint("numbers, it acquires: ", asks)] = attempt{l, c, !asks}
+	}
+	eachPlainKind(t, rdb, func(l *lab, kind string, k plainKind) {
+		attempts["tenants, "+kind] = attempt{l, k.call, !strings.Contains(kind, "acquires") && !strings.Contains(kind, "is to")}
+	})
+	require.NoError(t, rdb.ConfigSet(background, "maxmemory", "100kb").Err()) // more than that is in use already
+	for name, a := range attempts {
+		before := a.dump()
+		got := a.run(a.Call)
+		if a.accepted {
+			require.NoError(t, got.err, name)
+			assert.False(t, a.Script.Declined(got.numbers), name)
+			continue
+		}
+		assert.True(t, redis.IsOOMError(got.err), "%s: %v %v", name, got.err, got.numbers)
+		assert.Equal(t, before, a.dump(), name)
+	}
+}
+
 // S10: a key of the wrong type fails the call, or leaves it to the full script, which fails.
 func TestPlainScriptWithAKeyOfTheWrongTypeChangesNothing(t *testing.T) {
 	t.Parallel()
