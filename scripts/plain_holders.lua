@@ -1,5 +1,5 @@
 -- plain_holders.lua: the plain scripts that release ids and acquire others decline unless each id to release is a holder, and is there
--- once. If all that a call does first is to release one id, its ZREM says whether it is a holder.
+-- once. If a call releases one id and acquires none, its ZREM says whether that is a holder.
 --
 -- needs:    count, first_released, owner, released
 -- provides: leaves
