@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -157,12 +158,24 @@ func TestTenantLimitThatIsRaisedGrantsToItsWaiters(t *testing.T) {
 	w.takes(bounded, 2)
 	w.takes(more, 1)
 	w.ends(bounded, more)
+	w.awaitsDeclaration("bounded")
 	p := w.must(as(w.semaphore(), "bounded", tenantLimit(2)).Acquire(t.Context(), 1))
 	for tenant, err := range s.Tenants(t.Context()) {
 		require.NoError(t, err)
 		assert.Equal(t, fairsem.Tenant{Name: "bounded", Share: 1, Limit: 2, Used: 1, Holders: 1}, tenant)
 	}
 	w.release(p)
+}
+
+// awaitsDeclaration waits until what was declared of a tenant is older than what another client declares. A client takes its first call for
+// answered as soon as it was sent, so the time of a later declaration is too late by what that call took, on a busy machine 100 ms.
+func (w *world) awaitsDeclaration(tenant string) {
+	w.t.Helper()
+	record := strings.Fields(w.rdb.HGet(w.t.Context(), w.key("tenants"), ":"+tenant).Val())
+	require.Len(w.t, record, 7)
+	declared, err := strconv.ParseInt(record[5], 10, 64)
+	require.NoError(w.t, err)
+	w.eventually(func() bool { return w.rdb.Time(w.t.Context()).Val().UnixMicro() > declared }, "the time of the declaration has not come")
 }
 
 func TestTryAcquireOfATenantSucceedsWhenItWouldBeNext(t *testing.T) {
