@@ -1,5 +1,5 @@
 -- plain_ids.lua: what the plain scripts of names with a queue have in common: they decline unless no lease has ended, all ids to release are
--- holders, and none of the new ids is known.
+-- holders, and none of the new ids is known. If it is one, plain_store.lua finds that out.
 --
 -- needs:    count, first_id, holders, last_number, leaves, micros, now, queue, timeout
 -- provides: BOUND, deadlines, first_number, first_released, nearest, released, waiters

@@ -1,5 +1,6 @@
 -- plain_store.lua: what the plain scripts of names with a queue have in common once it is decided who is granted something. It declines
--- in cases that are not worth repeating here; then it writes, and publishes what others must know.
+-- in cases that are not worth repeating here; then it writes, and publishes what others must know. It also declines if its first write finds
+-- that the one new id is known, or that the one id to release is no holder.
 --
 -- needs:    BOUND, LINGER, SECOND, caller, count, counter, deadlines, epoch, expire_at, first_id, first_number, first_released, format,
 --           head_start, heads, held, holders, lease, marked_at, meta, micros, nearest, now, owner, plain_flag, promoted, queue,
@@ -43,13 +44,18 @@ end
 local expiry, stored = format("%d", expire_at), format("%d", number - 1)
 if count == 1 and redis.call("ZADD", timeout, "NX", unpack(due)) == 0 then return { 0 } end
 if count > 1 then redis.call("ZADD", timeout, unpack(due)) end
-if count > 0 and #deadlines == 0 then redis.call("PEXPIREAT", timeout, expiry) end
+if count > 0 then
+  if #deadlines == 0 then redis.call("PEXPIREAT", timeout, expiry) end
+  redis.call("SET", counter, stored, "PXAT", expiry) -- before anything is released, in case this right is missing
+end
 if released > 0 then
   if redis.call("ZREM", owner, unpack(ARGV, first_released)) == 0 then return { 0 } end
   redis.call("ZREM", timeout, unpack(ARGV, first_released))
 end
-if count + promoted > 0 then redis.call("SET", counter, stored, "PXAT", expiry) end
-if promoted > 0 then redis.call("ZREM", queue, unpack(leavers)) end
+if promoted > 0 then
+  if count == 0 then redis.call("SET", counter, stored, "PXAT", expiry) end
+  redis.call("ZREM", queue, unpack(leavers))
+end
 if #owners > 0 then
   redis.call("ZADD", owner, unpack(owners))
   if holders == released then redis.call("PEXPIREAT", owner, expiry) end

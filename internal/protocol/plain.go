@@ -186,7 +186,7 @@ func DecodeRenewed(raw []int64, k Known, holding, n int) (Reply, error) {
 
 // addPlainHead adds what the replies of the plain scripts that know a queue begin with.
 func (r *Reply) addPlainHead(raw []int64) bool {
-	if len(raw) < plainHead || raw[0] > MaxWait {
+	if len(raw) < plainHead || raw[0] < -1 || raw[0] > MaxWait || raw[1] < 0 || raw[2] < int64(NotPlain) || raw[2] > int64(PlainWithTenantsInQueue) {
 		return false
 	}
 	r.Next, r.Waiters, r.Plain = time.Duration(raw[0])*time.Millisecond, raw[1], Plain(raw[2])
@@ -215,5 +215,11 @@ func (r *Reply) addOfTenants(raw []int64, acquired int) bool {
 	if !r.addPlainHead(raw) || len(raw) < grants || (len(raw)-grants)%3 != 0 {
 		return false
 	}
-	return r.addResults(raw[plainHead:grants]) && r.addGrants(raw[grants:])
+	known := len(r.Results)
+	return r.addResults(raw[plainHead:grants]) && !slices.ContainsFunc(r.Results[known:], isNoEntry) && r.addGrants(raw[grants:])
+}
+
+// isNoEntry reports whether a result is not that of a permit with a token or of a waiter with a position.
+func isNoEntry(one Result) bool {
+	return one.State != Held && one.State != Waiting || one.Number <= 0 || one.Number > MaxUnits
 }

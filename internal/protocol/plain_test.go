@@ -444,6 +444,46 @@ func TestPlainReleaseAfterALongLeaseShortensTheKeys(t *testing.T) {
 	assert.LessOrEqual(t, l.snapshot().expiry[5], time.Minute)
 }
 
+func TestRepliesOfPlainScriptsAreDecodedOnlyIfTheyAreSound(t *testing.T) {
+	t.Parallel()
+	const queued, wait = int64(PlainWithTenantsInQueue), MaxWait
+	for _, c := range []struct {
+		script *Script
+		sound  bool
+		raw    []int64 // about one id that it acquires
+	}{
+		{PlainQueueScript, true, []int64{-1, 0, 2, 1, 5}},
+		{PlainQueueScript, true, []int64{wait, 1, 2, 0, 5, 7, 4, 6}},
+		{PlainQueueScript, false, []int64{-1, 0, 2, 1}},
+		{PlainQueueScript, false, []int64{-1, 0, 2, 1, 5, 7}},
+		{PlainQueueScript, false, []int64{-1, 0, 2, -1, 5}},
+		{PlainQueueScript, false, []int64{-1, 0, 2, 2, 5}},
+		{PlainQueueScript, false, []int64{-1, 0, 2, 1, 0}},
+		{PlainQueueScript, false, []int64{-1, 0, 2, 1, MaxUnits + 1}},
+		{PlainQueueScript, false, []int64{-2, 0, 2, 1, 5}},
+		{PlainQueueScript, false, []int64{wait + 1, 0, 2, 1, 5}},
+		{PlainQueueScript, false, []int64{-1, -1, 2, 1, 5}},
+		{PlainQueueScript, false, []int64{-1, 0, -1, 1, 5}},
+		{PlainQueueScript, false, []int64{-1, 0, queued + 1, 1, 5}},
+		{PlainTenantsScript, true, []int64{-1, 0, queued, int64(Held), 5}},
+		{PlainTenantsScript, true, []int64{-1, 1, queued, int64(Waiting), 5, 7, 4, 6}},
+		{PlainTenantsScript, false, []int64{-1, 0, queued, int64(Held)}},
+		{PlainTenantsScript, false, []int64{-1, 0, queued, int64(Held), 5, 7}},
+		{PlainTenantsScript, false, []int64{-1, 0, queued, int64(Held), 0}},
+		{PlainTenantsScript, false, []int64{-1, 0, queued, int64(Held), -5}},
+		{PlainTenantsScript, false, []int64{-1, 0, queued, int64(Waiting), MaxUnits + 1}},
+		{PlainTenantsScript, false, []int64{-1, 0, queued, int64(Gone), 5}},
+		{PlainTenantsScript, false, []int64{-1, 0, queued, int64(Evicted), 5}},
+	} {
+		_, err := c.script.DecodePlain(c.raw, seededKnown, 0, 0, 1)
+		if c.sound {
+			assert.NoError(t, err, "%s %v", c.script.Verb, c.raw)
+		} else {
+			assert.ErrorIs(t, err, ErrReply, "%s %v", c.script.Verb, c.raw)
+		}
+	}
+}
+
 // A reply is one list of numbers.
 func TestPlainQueueRepliesWithNumbersOnly(t *testing.T) {
 	t.Parallel()
@@ -610,6 +650,15 @@ func TestFullServerRefusesWhatPlainScriptsAcquireAndAcceptsWhatTheyRelease(t *te
 		assert.True(t, redis.IsOOMError(got.err), "%s: %v %v", name, got.err, got.numbers)
 		assert.Equal(t, before, a.dump(), name)
 	}
+}
+
+// S10: without the right to SET nothing is released that others wait for.
+func TestPlainCallThatMayNotSetReleasesNothingBeforeItAcquires(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testclient.Settled(t))
+	l.seed("owner you:1=4 | queue you:2=5 | timeout you:1=20s you:2=20s | counter 6 | meta declared=1 layout=2 since=7 until=80s plain=1+")
+	l.runWithout("SET", PlainQueue(l.space.About("name"), seededKnown, AcquireParams{TTL: time.Minute}, tickets("me:1"), tickets("you:1")))
+	assert.Equal(t, []string{"you:1"}, members(l.snapshot().owner))
 }
 
 // S10: a key of the wrong type fails the call, or leaves it to the full script, which fails.
