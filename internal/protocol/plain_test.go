@@ -416,16 +416,16 @@ func TestPlainCallsOfOneIDTakeFewCommands(t *testing.T) {
 	l := newLab(t, testclient.Settled(t))
 	about, p := l.space.About("name"), AcquireParams{TTL: 10 * time.Second, Wait: true}
 	k := Known{known(1).Since, l.ask(Acquire(about, known(1), p, tickets("me:1")), 1).Epoch}
+	pace := regexp.MustCompile("HMGET (HDEL|HSET) HSET ") // stored once a second
 	names := func(c Call) (all string) {
 		for _, command := range l.commands(c) {
 			all += name(command) + " "
 		}
-		return all
+		return pace.ReplaceAllString(all, "")
 	}
 	assert.Equal(t, "HMGET ZMSCORE PTTL ZREM ZREM ", names(PlainRelease(PlainReleaseScript, about, tickets("me:1"))))
 	assert.Equal(t, "HMGET ZCARD TIME GET INFO ZADD PEXPIREAT SET HINCRBY ZADD PEXPIREAT ",
 		names(PlainAcquire(PlainAcquireScript, about, k, p.TTL, tickets("me:2"), nil)))
-	l.set("marked_at", fmt.Sprint(l.now().UnixMicro()))
 	assert.Equal(t, "HMGET ZCARD TIME GET INFO ZCARD ZRANGE ZADD SET HSET ZADD PEXPIREAT ",
 		names(PlainQueue(about, k, p, tickets("you:3"), nil)), "the first that waits")
 	assert.Equal(t, "HMGET ZCARD TIME GET INFO ZCARD ZRANGE ZADD SET ZADD ",
