@@ -1,8 +1,8 @@
 -- plain_ids.lua: what the plain scripts of names with a queue have in common: they decline unless no lease has ended, all ids to release are
--- holders, and none of the new ids is known. If it is one, plain_store.lua finds that out.
+-- holders, and none of the new ids is known. One new id, and one to release by a call that acquires none, are left to plain_store.lua.
 --
 -- needs:    count, first_id, holders, last_number, leaves, micros, now, queue, timeout
--- provides: BOUND, deadlines, first_number, first_released, nearest, released, waiters
+-- provides: BOUND, first_number, first_released, nearest, released, waiters
 -- changes:  count
 count = tonumber(count)
 local BOUND = 150 -- as in semaphore.lua

@@ -2,7 +2,7 @@
 -- in cases that are not worth repeating here; then it writes, and publishes what others must know. It also declines if its first write finds
 -- that the one new id is known, or that the one id to release is no holder.
 --
--- needs:    BOUND, LINGER, SECOND, caller, count, counter, deadlines, epoch, expire_at, first_id, first_number, first_released, format,
+-- needs:    BOUND, LINGER, SECOND, caller, count, counter, epoch, expire_at, first_id, first_number, first_released, format,
 --           head_start, heads, held, holders, lease, marked_at, meta, micros, nearest, now, owner, plain_flag, promoted, queue,
 --           record_pace, released, remaining, renew_keys, reply, size, timeout, waiters, waits, wake
 -- provides: expiry, first_new, had_queue, may_wait, messages, paced, queued, recorded_at, steady
@@ -42,14 +42,14 @@ for i = 1, count do
 end
 
 local expiry, stored = format("%d", expire_at), format("%d", number - 1)
-if count == 1 and redis.call("ZADD", timeout, "NX", unpack(due)) == 0 then return { 0 } end
-if count > 1 then redis.call("ZADD", timeout, unpack(due)) end
 if count > 0 then
-  if #deadlines == 0 then redis.call("PEXPIREAT", timeout, expiry) end
+  if redis.call("ZADD", timeout, "NX", unpack(due)) == 0 then return { 0 } end
+  if not nearest then redis.call("PEXPIREAT", timeout, expiry) end -- the key may be new
   redis.call("SET", counter, stored, "PXAT", expiry) -- before anything is released, in case this right is missing
 end
 if released > 0 then
-  if redis.call("ZREM", owner, unpack(ARGV, first_released)) == 0 then return { 0 } end
+  local removed = redis.call("ZREM", owner, unpack(ARGV, first_released))
+  if count == 0 and removed == 0 then return { 0 } end
   redis.call("ZREM", timeout, unpack(ARGV, first_released))
 end
 if promoted > 0 then
