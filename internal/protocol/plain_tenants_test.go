@@ -678,3 +678,52 @@ func TestTenantsThatComeByPlainCallsAreForgotten(t *testing.T) {
 	assert.Less(t, l.rdb.HLen(background, l.keys[8]).Val(), int64(140))
 	l.checkTenants(l.snapshot())
 }
+
+// A caller dates its declarations by the answer to its first call, which may have come late.
+func TestDeclarationOfATenantIsNeverNewerThanTheCallThatMakesIt(t *testing.T) {
+	t.Parallel()
+	rdb := testclient.Settled(t)
+	p := AcquireParams{TTL: time.Minute, Wait: true}
+	for name, c := range map[string]struct {
+		seed  func(l *lab)
+		plain bool
+		call  func(about CallPrefix, declared TenantSpec) Call
+	}{
+		"nobody waits": {quietName, true, func(about CallPrefix, declared TenantSpec) Call {
+			return PlainTenantsAcquire(about, seededKnown, p.TTL, []TenantSpec{declared}, ofTenants("you", 1, 1, 1), nil)
+		}},
+		"calls wait": {sharedName, true, func(about CallPrefix, declared TenantSpec) Call {
+			return PlainTenants(about, seededKnown, p, []TenantSpec{declared}, ofTenants("you", 1, 1, 1), nil)
+		}},
+		"in full": {sharedName, false, func(about CallPrefix, declared TenantSpec) Call {
+			return Acquire(about, naming(4, declared), p, ofTenants("you", 1, 1, 1))
+		}},
+		"restored": {sharedName, false, func(about CallPrefix, declared TenantSpec) Call {
+			return Restore(about, naming(4, declared), p.TTL, ofTenants("you", 1, 1, 1), Claims{1, 0, []int64{8}, []int64{1}, nil})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, in := range []time.Duration{-time.Hour, time.Hour} {
+				l := newLab(t, rdb)
+				c.seed(l)
+				before := l.now()
+				declared := before.Add(in).UnixMicro()
+				call := c.call(l.space.About("name"), TenantSpec{Name: "tenant-0", Share: 1, After: time.Duration(declared-seededKnown.Since) * time.Microsecond})
+				if c.plain {
+					require.True(t, l.answersSoundly(call, name))
+				} else {
+					require.NoError(t, l.run(call).err)
+				}
+				stored, err := strconv.ParseInt(strings.Fields(l.rdb.HGet(background, l.keys[8], ":tenant-0").Val())[5], 10, 64)
+				require.NoError(t, err)
+				if in < 0 {
+					assert.Equal(t, declared, stored)
+					continue
+				}
+				assert.GreaterOrEqual(t, stored, before.UnixMicro())
+				assert.LessOrEqual(t, stored, l.now().UnixMicro())
+			}
+		})
+	}
+}
