@@ -37,12 +37,11 @@ type handle struct {
 }
 
 // firstUse is when a handle was first used: on the clock of this process and, once Redis has answered, on the server's, in
-// microseconds. As the server's counts when its script ran, which is later by up to the time of the call.
+// microseconds.
 type firstUse struct {
 	here    time.Time
 	server  int64
-	took    time.Duration // the call that said the server's time
-	account account       // of a tenant: the account that was used
+	account account // of a tenant: the account that was used
 }
 
 // rememberedDeclarations is how many at least are remembered, and half of how many at most.
@@ -62,21 +61,15 @@ func (d *declarations) declare(name string, q protocol.LimitSpec) protocol.Decla
 // declareTenant returns how long after the first use of a limit, or before it, its tenant was first declared as it is in a call. asked
 // is when that was made. A call is repeated after its position was lost, and a permit restored long after it was acquired: the
 // declaration of a later call stays newer.
-// What is added to the server's time of the limit may be too late, so the scripts take no time later than their own. What repeats a
-// declaration comes when that time has passed, so it says the earliest that the declaration may have been made.
-func (d *declarations) declareTenant(name string, q protocol.LimitSpec, a account, asked time.Time, repeats bool) time.Duration {
+func (d *declarations) declareTenant(name string, q protocol.LimitSpec, a account, asked time.Time) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	limit := d.useLocked(&d.limits, handle{name: name, spec: q}, account{}, time.Now(), d.began)
 	h, since := handle{name: name, tenant: a.tenant}, d.tenants.since
 	if _, known := d.tenants.find(h); !known && a.isDefault() && d.tenants.isFull() {
-		return -limit.took
+		return 0
 	}
-	use := d.useLocked(&d.tenants, h, a, asked, since)
-	if repeats || !use.here.Equal(asked) {
-		return use.here.Sub(limit.here) - limit.took
-	}
-	return use.here.Sub(limit.here)
+	return d.useLocked(&d.tenants, h, a, asked, since).here.Sub(limit.here)
 }
 
 // useLocked returns when a handle that is used at a time was first used, after it was last used with another account. One that may have
@@ -98,13 +91,13 @@ func (d *declarations) useLocked(m *memory, h handle, a account, at, forgotten t
 	return use
 }
 
-// learn records the server's time of a first use, which a call has said that took so long.
-func (d *declarations) learn(name string, q protocol.LimitSpec, server int64, took time.Duration) {
+// learn records the server's time of a first use.
+func (d *declarations) learn(name string, q protocol.LimitSpec, server int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	h := handle{name: name, spec: q}
 	if use, known := d.limits.find(h); known && use.server == 0 {
-		use.server, use.took = server, took
+		use.server = server
 		d.limits.remember(h, use)
 	}
 }

@@ -17,7 +17,7 @@ func TestManyTenantsDoNotMakeANewLimitAnOldOne(t *testing.T) {
 	q := protocol.LimitSpec{Limit: 10}
 	d.declare("api", q)
 	for i := range 2*rememberedDeclarations + 1 {
-		d.declareTenant("api", q, account{tenant: fmt.Sprint(i), share: 1}, time.Now(), false)
+		d.declareTenant("api", q, account{tenant: fmt.Sprint(i), share: 1}, time.Now())
 	}
 	assert.Less(t, d.declare("api", protocol.LimitSpec{Limit: 20}).Age, time.Minute)
 }
@@ -27,11 +27,11 @@ func TestShareThatChangesAfterItsTenantWasForgottenIsTheNewest(t *testing.T) {
 	d := &declarations{began: time.Now().Add(-time.Hour)}
 	q := protocol.LimitSpec{Limit: 10}
 	d.declare("api", q)
-	before := d.declareTenant("api", q, account{tenant: "x", share: 1}, time.Now(), false)
+	before := d.declareTenant("api", q, account{tenant: "x", share: 1}, time.Now())
 	for i := range 2*rememberedDeclarations + 1 {
-		d.declareTenant("api", q, account{tenant: fmt.Sprint(i), share: 1}, time.Now(), false)
+		d.declareTenant("api", q, account{tenant: fmt.Sprint(i), share: 1}, time.Now())
 	}
-	assert.Greater(t, d.declareTenant("api", q, account{tenant: "x", share: 2}, time.Now(), false), before)
+	assert.Greater(t, d.declareTenant("api", q, account{tenant: "x", share: 2}, time.Now()), before)
 }
 
 // In a rolling deployment the old processes repeat the share that a new one has replaced.
@@ -41,12 +41,12 @@ func TestManyTenantsDoNotMakeAnOldShareANewOne(t *testing.T) {
 	d := &declarations{began: time.Now()}
 	q := protocol.LimitSpec{Limit: 10}
 	paying, plain := account{tenant: "x", share: 3}, account{tenant: "y", share: 1}
-	first, second := d.declareTenant("api", q, paying, time.Now(), false), d.declareTenant("api", q, plain, time.Now(), false)
+	first, second := d.declareTenant("api", q, paying, time.Now()), d.declareTenant("api", q, plain, time.Now())
 	for i := range 2*rememberedDeclarations + 1 {
-		d.declareTenant("api", q, account{tenant: fmt.Sprint(i), share: 1}, time.Now(), false)
+		d.declareTenant("api", q, account{tenant: fmt.Sprint(i), share: 1}, time.Now())
 	}
-	assert.Equal(t, first, d.declareTenant("api", q, paying, time.Now(), false))
-	assert.LessOrEqual(t, d.declareTenant("api", q, plain, time.Now(), false), second)
+	assert.Equal(t, first, d.declareTenant("api", q, paying, time.Now()))
+	assert.LessOrEqual(t, d.declareTenant("api", q, plain, time.Now()), second)
 }
 
 // It counted as older than the declarations of others in the meantime.
@@ -55,10 +55,10 @@ func TestShareThatIsFirstDeclaredAfterManyTenantsIsNew(t *testing.T) {
 	d := &declarations{began: time.Now()}
 	q := protocol.LimitSpec{Limit: 10}
 	for i := range 2*rememberedDeclarations + 1 {
-		d.declareTenant("api", q, account{tenant: fmt.Sprint(i), share: 1}, time.Now(), false)
+		d.declareTenant("api", q, account{tenant: fmt.Sprint(i), share: 1}, time.Now())
 	}
 	asked := time.Now()
-	d.declareTenant("api", q, account{tenant: "x", share: 2}, asked, false)
+	d.declareTenant("api", q, account{tenant: "x", share: 2}, asked)
 	assert.Equal(t, asked, d.tenants.now[handle{name: "api", tenant: "x"}].here)
 }
 
@@ -68,11 +68,11 @@ func TestShareThatChangesBackIsTheNewest(t *testing.T) {
 	q := protocol.LimitSpec{Limit: 10}
 	one, two := account{tenant: "x", share: 1}, account{tenant: "x", share: 2}
 	at := time.Now()
-	first := d.declareTenant("api", q, one, at, false)
-	assert.Equal(t, first, d.declareTenant("api", q, one, at.Add(time.Second), false), "repeating it makes it no newer")
-	second := d.declareTenant("api", q, two, at.Add(2*time.Second), false)
+	first := d.declareTenant("api", q, one, at)
+	assert.Equal(t, first, d.declareTenant("api", q, one, at.Add(time.Second)), "repeating it makes it no newer")
+	second := d.declareTenant("api", q, two, at.Add(2*time.Second))
 	assert.Greater(t, second, first)
-	assert.Greater(t, d.declareTenant("api", q, one, at.Add(3*time.Second), false), second)
+	assert.Greater(t, d.declareTenant("api", q, one, at.Add(3*time.Second)), second)
 }
 
 // The times were those of each limit, so the process repeated an old declaration that it had replaced by a call with another limit.
@@ -84,7 +84,7 @@ func TestShareThatChangesBackIsTheNewestWhateverLimitItsCallsDeclare(t *testing.
 	used := make(map[int64]time.Time) // since when each limit is
 	declared := func(limit int64, a account, asked time.Time) time.Time {
 		q := protocol.LimitSpec{Limit: limit}
-		after := d.declareTenant("api", q, a, asked, false)
+		after := d.declareTenant("api", q, a, asked)
 		if _, known := used[limit]; !known {
 			used[limit] = d.limits.now[handle{name: "api", spec: q}].here
 		}
@@ -107,41 +107,14 @@ func TestCallFromBeforeAChangeDoesNotUndoIt(t *testing.T) {
 	of := func(share int64) *CallOptions { return &CallOptions{Tenant: "x", Share: share} }
 	one, two := of(1).account(), of(2).account()
 	before, after := time.Now(), time.Now().Add(time.Second)
-	first := d.declareTenant("api", q, one, before, false)
-	second := d.declareTenant("api", q, two, after, false)
-	assert.Equal(t, first, d.declareTenant("api", q, one, before, false))
-	assert.Equal(t, second, d.declareTenant("api", q, two, after.Add(time.Second), false), "it is still what was declared last")
+	first := d.declareTenant("api", q, one, before)
+	second := d.declareTenant("api", q, two, after)
+	assert.Equal(t, first, d.declareTenant("api", q, one, before))
+	assert.Equal(t, second, d.declareTenant("api", q, two, after.Add(time.Second)), "it is still what was declared last")
 
 	r := &request{state: &nameState{name: "api", host: &host{declared: d}}, key: requestKey{spec: q}}
 	older, newer := &ticket{opts: of(1), asked: before}, &ticket{opts: of(2), asked: after}
 	for _, tickets := range [][]*ticket{{older, newer}, {newer, older}} {
 		assert.Equal(t, []protocol.TenantSpec{{Name: "x", Share: 2, After: second}}, r.tenantsLocked(tickets), "of two tickets in one call")
-	}
-}
-
-// The server's time of a limit is that of the script, which may be as late as the answer.
-func TestWhatRepeatsADeclarationOfATenantIsAsOldAsThatMayBe(t *testing.T) {
-	t.Parallel()
-	d := &declarations{began: time.Now()}
-	q := protocol.LimitSpec{Limit: 10}
-	d.declare("api", q)
-	d.learn("api", q, 1, time.Second)
-	r := &request{state: &nameState{name: "api", host: &host{declared: d}}, key: requestKey{spec: q}}
-	after := func(change func(t *ticket)) time.Duration {
-		call := &ticket{opts: &CallOptions{Tenant: "x", Share: 2}, asked: time.Now()}
-		change(call)
-		return r.tenantsLocked([]*ticket{call})[0].After
-	}
-	asked := time.Now()
-	same := func(t *ticket) { t.asked = asked }
-	first := after(same)
-	assert.Equal(t, asked.Sub(d.limits.now[handle{name: "api", spec: q}].here), first)
-	assert.Equal(t, first, after(same), "a plain script has declined it")
-	for why, repeats := range map[string]func(t *ticket){
-		"a later call":                func(*ticket) {},
-		"the first may have executed": func(t *ticket) { t.asked, t.maybeApplied = asked, true },
-		"it is restored":              func(t *ticket) { t.asked, t.epoch = asked, 1 },
-	} {
-		assert.Equal(t, first-time.Second, after(repeats), why)
 	}
 }

@@ -145,7 +145,7 @@ func (r *request) tenantsLocked(tickets []*ticket) (all []protocol.TenantSpec) {
 		}
 		spec := protocol.TenantSpec{
 			Name: a.tenant, Share: a.share, Limit: a.limit,
-			After: r.state.host.declared.declareTenant(r.state.name, r.key.spec, a, t.asked, t.maybeApplied || t.epoch != 0),
+			After: r.state.host.declared.declareTenant(r.state.name, r.key.spec, a, t.asked),
 		}
 		if i, found := at[spec.Name]; found {
 			if spec.After > all[i].After {

@@ -129,11 +129,11 @@ func (v *nameState) stillWantedLocked(verb *protocol.Script, tickets []*ticket, 
 // answeredLocked handles the reply to a request that was sent at the time sent.
 func (v *nameState) answeredLocked(r *request, rep protocol.Reply, sent clock.Instant) {
 	v.backoff, v.spec = 0, r.key.spec
-	now := v.host.clock.Now()
-	v.host.declared.learn(v.name, r.key.spec, rep.Since, now.Sub(sent.Time))
+	v.host.declared.learn(v.name, r.key.spec, rep.Since)
 	v.host.servers.meet(rep.Server)
 	v.fastPath.learn(rep, r.plain.script)
 	v.noteEpochLocked(rep.Epoch, sent.Time)
+	now := v.host.clock.Now()
 	i := 0
 	for verb, t := range r.all() {
 		t.unansweredSince, t.cause = time.Time{}, nil

@@ -438,8 +438,8 @@ func TestGrantByMessageWaitsForReplicasToo(t *testing.T) {
 func TestForgottenDeclarationIsNotLearnedWithoutItsAge(t *testing.T) {
 	t.Parallel()
 	d := declarations{began: time.Now()}
-	d.learn("a", protocol.LimitSpec{Limit: 5}, 0, 0)
-	d.learn("a", protocol.LimitSpec{Limit: 6}, 1234, 0)
+	d.learn("a", protocol.LimitSpec{Limit: 5}, 0)
+	d.learn("a", protocol.LimitSpec{Limit: 6}, 1234)
 	for _, limit := range []int64{5, 6} {
 		declared := d.declare("a", protocol.LimitSpec{Limit: limit})
 		assert.True(t, declared.Since == 0 && declared.Age < time.Minute, "limit %d: %+v", limit, declared)

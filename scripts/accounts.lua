@@ -130,10 +130,9 @@ if stored_tenants or tenant_args > 0 then
   tenancy.missing = tenancy.missing or tenancy.anew
   tenancy.caught_up = not tenancy.counted_to and not tenancy.missing
 
-  -- What the call declares of tenants. The newest declaration is in effect. None is newer than the call, whose "since" may be
-  -- later than the caller's first declaration by what the first call took.
+  -- What the call declares of tenants. The newest declaration is in effect.
   for i = first_tenant_arg, first_tenant_arg + 4 * tenant_args - 1, 4 do
-    local known, declared_since = tenancy.account(ARGV[i]), math.min(steady, (since or steady) + tonumber(ARGV[i + 3]))
+    local known, declared_since = tenancy.account(ARGV[i]), (since or steady) + tonumber(ARGV[i + 3])
     if declared_since > known.since or known.since > steady then
       local share, most = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
       if share ~= known.share or most ~= known.limit then tenancy.touch(known) end

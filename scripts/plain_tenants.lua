@@ -41,7 +41,7 @@ end
 -- include plain_accounts.lua
 -- What the call declares of tenants. Turns may change with a share or a limit.
 for i = first_tenant, first_id - 4, 4 do
-  local known, declared_at = accounts[ARGV[i]], math.min(micros, since + ARGV[i + 3])
+  local known, declared_at = accounts[ARGV[i]], since + ARGV[i + 3]
   if not known then return { 0 } end
   local known_since = tonumber(known.since)
   if declared_at > known_since or known_since > micros then

@@ -25,7 +25,7 @@ if renew_keys and holders > 0 then return { 0 } end -- then the full script comp
 if counted ~= holders then return { 0 } end
 if first_id > first_tenant then -- turns may change with a share or a limit
   local name, new_share, new_limit, after = unpack(ARGV, first_tenant, first_id - 1)
-  local declared_at = math.min(micros, since + after)
+  local declared_at = since + after
   if name ~= tenant then return { 0 } end
   if declared_at > tonumber(tenant_since) or tonumber(tenant_since) > micros then
     if new_share ~= share or new_limit ~= most then

@@ -37,7 +37,7 @@ type Declaration struct {
 type TenantSpec struct {
 	Name         string
 	Share, Limit int64
-	After        time.Duration // from the first use of the limit to that of the share and limit; may be negative. Redis takes no time after the call
+	After        time.Duration // from the first use of the limit to that of the share and limit of the tenant; may be negative
 }
 
 // MaxTenant is the most bytes that the name of a tenant may have.
