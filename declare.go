@@ -55,7 +55,7 @@ func (d *declarations) declare(name string, q protocol.LimitSpec) protocol.Decla
 	if use.server != 0 {
 		return protocol.Declaration{Spec: q, Since: use.server}
 	}
-	return protocol.Declaration{Spec: q, Age: time.Since(use.here)}
+	return protocol.Declaration{Spec: q, First: use.here}
 }
 
 // declareTenant returns how long after the first use of a limit, or before it, its tenant was first declared as it is in a call. asked

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // clockWorld is a world in a bubble, on a server whose clock can be stepped.
@@ -79,6 +80,40 @@ func TestNewestLimitCountsAtOnceAfterTheClockWasSteppedBack(t *testing.T) {
 		w.release(w.must(newer.Acquire(t.Context(), 1)))
 		assert.Equal(t, int64(7), w.status(newer).Limit)
 	})
+}
+
+// A client took its first call for answered when it was made. So what it declared of a tenant later counted as newer by what that took, and
+// repeating it replaced what others had declared meanwhile.
+func TestDeclarationsOfATenantAreInOrderHoweverLongAClientTookToConnect(t *testing.T) {
+	withAClock(t, func(t *testing.T, w clockWorld) {
+		w.limit = 3
+		rdb := w.connect().(*redis.Client)
+		rdb.AddHook(slowDial{})
+		slow, other := w.of(w.clientOn(rdb, fairsem.Options{TTL: w.ttl}), w.limit), w.semaphore()
+		w.release(w.must(slow.Acquire(t.Context(), 1)))
+		for _, d := range []struct {
+			by          *fairsem.Semaphore
+			limit, want int64
+		}{{slow, 1, 1}, {other, 2, 2}, {slow, 1, 2}, {slow, 3, 3}, {other, 2, 3}, {other, 1, 1}, {slow, 3, 1}} {
+			time.Sleep(time.Millisecond)
+			p := w.must(as(d.by, "x", tenantLimit(d.limit)).Acquire(t.Context(), 1))
+			for tenant, err := range other.Tenants(t.Context()) {
+				require.NoError(t, err)
+				assert.Equal(t, d.want, tenant.Limit, "%+v", d)
+			}
+			w.release(p)
+		}
+	})
+}
+
+// slowDial makes connecting take a second.
+type slowDial struct{ testclient.Hook }
+
+func (slowDial) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		time.Sleep(time.Second)
+		return next(ctx, network, addr)
+	}
 }
 
 // How large a step forward a lease survives. The margin is a tenth of a TTL; two thirds remain when a renewal is due.

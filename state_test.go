@@ -442,7 +442,7 @@ func TestForgottenDeclarationIsNotLearnedWithoutItsAge(t *testing.T) {
 	d.learn("a", protocol.LimitSpec{Limit: 6}, 1234)
 	for _, limit := range []int64{5, 6} {
 		declared := d.declare("a", protocol.LimitSpec{Limit: limit})
-		assert.True(t, declared.Since == 0 && declared.Age < time.Minute, "limit %d: %+v", limit, declared)
+		assert.True(t, declared.Since == 0 && time.Since(declared.First) < time.Minute, "limit %d: %+v", limit, declared)
 	}
 }
 

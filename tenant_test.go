@@ -168,7 +168,7 @@ func TestTenantLimitThatIsRaisedGrantsToItsWaiters(t *testing.T) {
 }
 
 // awaitsDeclaration waits until what was declared of a tenant is older than what another client declares. A client takes its first call for
-// answered as soon as it was sent, so the time of a later declaration is too late by what that call took.
+// executed as soon as it was written, so the time of a later declaration is too late by what that took.
 func (w *world) awaitsDeclaration(tenant string) {
 	w.t.Helper()
 	record := strings.Fields(w.rdb.HGet(w.t.Context(), w.key("tenants"), ":"+tenant).Val())

@@ -19,7 +19,8 @@ const who = "fairsemasynq.Middleware"
 // failure. The functions that config has already are called for everything else, so set them before. The server must be made with config
 // afterwards; on any other server every task fails. Several middlewares may share a config.
 //
-// A task passes the middlewares of a mux in the order of Use. A middleware before this one sees a [*RescheduleError] for each task
+// A task passes the middlewares of a mux in the order of Use, which must be the same for all servers if several have limits: a task waits
+// for one limit while it holds permits of those before it. A middleware before this one sees a [*RescheduleError] for each task
 // that is rescheduled, and must return it, or an error that wraps it.
 func Middleware(config *asynq.Config, limit Limit, opts Options) (asynq.MiddlewareFunc, error) {
 	if config == nil {

@@ -26,11 +26,11 @@ func (q LimitSpec) arg() any {
 // Declaration is a LimitSpec, when this client first used it, and the knowledge of the client.
 type Declaration struct {
 	Spec    LimitSpec
-	Since   int64         // the server's time of the first use, in microseconds; 0: it is not known yet
-	Age     time.Duration // if Since is 0, the time since the first use
-	Nothing bool          // the call declares no limit
-	Knows   string        // see UsedBefore
-	Tenants []TenantSpec  // of an acquire or a restore: whose permits it is about, where they declare anything
+	Since   int64        // the server's time of the first use, in microseconds; 0: it is not known yet
+	First   time.Time    // if Since is 0, when that was by the clock of this process; zero: it is this call
+	Nothing bool         // the call declares no limit
+	Knows   string       // see UsedBefore
+	Tenants []TenantSpec // of an acquire or a restore: whose permits it is about, where they declare anything
 }
 
 // TenantSpec is the declaration of a call for a tenant.
@@ -70,10 +70,23 @@ func (d Declaration) sinceArg() any {
 	switch {
 	case d.Nothing:
 		return ""
+	case d.Since == 0 && d.First.IsZero():
+		return "ago 0"
 	case d.Since == 0:
-		return "ago " + strconv.FormatInt(d.Age.Microseconds(), 10)
+		return firstUse(d.First)
 	}
 	return d.Since
+}
+
+// firstUse is an argument that says how long ago a moment is.
+type firstUse time.Time
+
+// MarshalBinary returns that as of now. go-redis calls it whenever it writes the command, so what comes before does not count: dialling, and
+// a round trip in which the server asked for the text of the script.
+func (u firstUse) MarshalBinary() ([]byte, error) { return []byte(u.String()), nil }
+
+func (u firstUse) String() string {
+	return "ago " + strconv.FormatInt(time.Since(time.Time(u)).Microseconds(), 10)
 }
 
 func (d Declaration) knowsArg() any {

@@ -1,8 +1,11 @@
 package protocol
 
 import (
+	"encoding"
 	"fmt"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -143,10 +146,26 @@ func TestNewestDeclarationTakesEffectAtOnceAfterTheClockWasSteppedBack(t *testin
 			l := newClockLab(t)
 			before(l)
 			l.step(-time.Hour)
-			l.acquireOne("new:1", Declaration{Spec: LimitSpec{Limit: 7}, Age: 2 * time.Millisecond}, AcquireParams{}) // declared 2 ms ago, before 2 ms in flight
+			l.acquireOne("new:1", Declaration{Spec: LimitSpec{Limit: 7}, First: time.Now().Add(-2 * time.Millisecond)}, AcquireParams{})
 			assert.Equal(t, "7", l.meta("declared"))
 		})
 	}
+}
+
+// The time to connect counted as part of the time since the first use, and a round trip in which the server asked for the text of the script.
+func TestHowLongAgoALimitWasFirstUsedIsSaidAsOfWhenTheCallIsWritten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		space := Keyspace{Prefix: "p", ClientID: "me"}
+		cmd := Refresh(space.About("name"), Declaration{First: time.Now()}, 0, false, tickets("me:1")).Command(false)
+		for _, want := range []string{"ago 0", "ago 1000000", "ago 2000000"} {
+			i := slices.IndexFunc(cmd.Args(), func(arg any) bool { _, is := arg.(encoding.BinaryMarshaler); return is })
+			said, err := cmd.Args()[i].(encoding.BinaryMarshaler).MarshalBinary()
+			require.NoError(t, err)
+			assert.Equal(t, want, string(said))
+			time.Sleep(time.Second)
+		}
+	})
 }
 
 // A client sends the time of its first use as measured by the clock of the server that it used then.
