@@ -368,6 +368,7 @@ func (r rooms) crowd(ctx context.Context, callers, requests int, seed uint64) er
 
 func TestCallersOfRandomRequestsInAnyOrderAllFinish(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
+		w.ttl = time.Minute // which only a hang misses
 		seed := uint64(time.Now().UnixNano())
 		t.Logf("seed %d", seed)
 		var all sync.WaitGroup
@@ -387,6 +388,7 @@ func TestCallersOfRandomRequestsInAnyOrderAllFinish(t *testing.T) {
 
 func TestProcessesWithRandomRequestsInAnyOrderAllFinish(t *testing.T) {
 	w := onRedis(t)
+	w.ttl = time.Minute // which only a hang misses
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	r, err := newRooms(w.client(), w.name)

@@ -17,7 +17,7 @@ import (
 // The decisive check: the library itself acquires a permit, releases it, and is notified of a grant.
 
 const (
-	trialTTL      = 2 * time.Second
+	trialTTL      = 5 * time.Second // for so long a server that is busy may not answer
 	trialLimit    = 15 * time.Second
 	trialTurns    = 10
 	maxUnnotified = 2             // after so many turns without a message the trial ends
