@@ -258,6 +258,34 @@ func TestWithoutMessagesWaitersAreGrantedByTheirRefresh(t *testing.T) {
 	}
 }
 
+// The call was forgotten when its repetition was refused: its unit stayed taken for a TTL, and nothing said so.
+func TestAcquireWhoseAnswerWasLostIsReleasedThoughItsRepetitionWasRefused(t *testing.T) {
+	w, server := privately(t)
+	w.ttl = time.Hour
+	var password atomic.Value
+	rotate := func(to string) {
+		require.NoError(t, w.rdb.Do(t.Context(), "ACL", "SETUSER", "app", "on", "resetpass", ">"+to, "~*", "&*", "+@all").Err())
+	}
+	rotate("old")
+	password.Store("old")
+	proxy := redistest.NewProxy(t, server.Addr())
+	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), CredentialsProvider: func() (string, string) {
+		return "app", password.Load().(string)
+	}})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	s := w.of(w.clientOn(rdb, fairsem.Options{TTL: w.ttl}), 1)
+	for range 3 { // then Redis has the scripts
+		w.release(w.must(s.Acquire(t.Context(), 1)))
+	}
+	rotate("new") // connections that are open stay so
+	proxy.LoseReply(1, false)
+	_, err := s.Acquire(t.Context(), 1)
+	require.ErrorContains(t, err, "WRONGPASS")
+	assert.Equal(t, int64(1), w.rdb.ZCard(t.Context(), w.key("owner")).Val())
+	password.Store("new")
+	w.eventually(func() bool { return w.rdb.ZCard(t.Context(), w.key("owner")).Val() == 0 }, "its unit stays taken")
+}
+
 // deaf subscribes to a channel without messages.
 type deaf struct{ *redis.Client }
 

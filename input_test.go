@@ -93,6 +93,11 @@ func TestInvalidClientsAreRefused(t *testing.T) {
 	t.Parallel()
 	ring := redis.NewRing(&redis.RingOptions{})
 	t.Cleanup(func() { assert.NoError(t, ring.Close()) })
+	one := redis.NewClient(&redis.Options{})
+	t.Cleanup(func() { assert.NoError(t, one.Close()) })
+	pipeliner, err := one.AutoPipeline()
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, pipeliner.Close()) })
 	var (
 		client   *redis.Client
 		cluster  *redis.ClusterClient
@@ -107,6 +112,7 @@ func TestInvalidClientsAreRefused(t *testing.T) {
 		"nil cluster":         {cluster, "nil"},
 		"nil ring":            {ringless, "nil"},
 		"ring":                {ring, "redis.Ring"},
+		"auto-pipeliner":      {pipeliner, "redis.AutoPipeliner"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

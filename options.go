@@ -71,8 +71,11 @@ func (o Options) check(rdb redis.UniversalClient) error {
 	if rdb == nil || reflect.ValueOf(rdb).Kind() == reflect.Pointer && reflect.ValueOf(rdb).IsNil() {
 		return errors.New("the Redis client is nil")
 	}
-	if _, ring := rdb.(*redis.Ring); ring {
+	switch rdb.(type) {
+	case *redis.Ring:
 		return errors.New("a redis.Ring moves names to other servers when one fails, and limits with them")
+	case *redis.AutoPipeliner:
+		return errors.New("a redis.AutoPipeliner hides whether its client is that of a cluster: pass that client, fairsem makes pipelines of its own")
 	}
 	if err := protocol.CheckPrefix(o.Prefix); err != nil {
 		return err

@@ -450,13 +450,14 @@ func (v *nameState) removeLocked(t *ticket, err error) {
 func (v *nameState) failedLocked(r *request, err error) {
 	v.backoff = min(max(2*v.backoff, firstRetry), lastRetry)
 	v.host.events.callFailed(v.name, r.key.script.Verb, err)
-	s := situation{event: failed, final: !failure.Transient(err), unreplicated: failure.IsUnreplicated(err)}
+	s := situation{event: failed, final: !failure.Transient(err)}
 	for verb, t := range r.all() {
 		if t.phase == removed {
 			continue
 		}
 		t.cause = err
 		s.verb, s.carried = verb, verb != r.key.script // a release may have failed because of the acquire
+		s.executed = failure.IsUnreplicated(err) || failure.Refused(err) && t.maybeApplied && !t.hold.begun
 		if !failure.Refused(err) || s.carried {
 			t.maybeApplied = true // so it is released in a call of its own
 			t.releaseMaybeApplied = t.releaseMaybeApplied || verb == protocol.ReleaseScript

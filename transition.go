@@ -42,9 +42,9 @@ type situation struct {
 	unnumbered bool // it has not the numbers that the permit is to have
 
 	// Of a failure.
-	final        bool // trying again cannot help
-	carried      bool // it was released by a call that had to acquire, too
-	unreplicated bool // Redis has executed it, but not confirmed that
+	final    bool // trying again cannot help
+	carried  bool // it was released by a call that had to acquire, too
+	executed bool // Redis has executed it without confirming that; or an earlier copy, as far as is known, and nobody has its permit
 
 	// Of the ticket.
 	busy         bool // an operation is queued or in flight
@@ -203,7 +203,7 @@ func nextFailed(s situation) effect {
 	switch {
 	case !s.final || s.carried || goesOn:
 		return doNothing
-	case s.unreplicated:
+	case s.executed:
 		return doFailLeaving
 	default:
 		return doFail

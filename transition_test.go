@@ -85,10 +85,10 @@ failed asking|waiting|holding|leaving * * -final : nothing
 failed asking|waiting|holding|leaving * * final carried : nothing
 failed asking|waiting|holding|leaving refresh|reduce * final -carried : nothing
 failed holding restore * final -carried : nothing
-failed asking|waiting|holding|leaving acquire|release * final -carried unreplicated : fail-leaving
-failed asking|waiting|holding|leaving acquire|release * final -carried -unreplicated : fail
-failed asking|waiting|leaving restore * final -carried unreplicated : fail-leaving
-failed asking|waiting|leaving restore * final -carried -unreplicated : fail
+failed asking|waiting|holding|leaving acquire|release * final -carried executed : fail-leaving
+failed asking|waiting|holding|leaving acquire|release * final -carried -executed : fail
+failed asking|waiting|leaving restore * final -carried executed : fail-leaving
+failed asking|waiting|leaving restore * final -carried -executed : fail
 
 ticked removed * * : nothing
 ticked holding * * overdue : leave
@@ -140,7 +140,7 @@ func flagsOf(s *situation) []flag {
 		return append(grant, flag{"ended", &s.ended}, flag{"less", &s.less}, flag{"newer", &s.newer}, flag{"stale", &s.stale}, flag{"old", &s.old},
 			flag{"maybe-applied", &s.maybeApplied}, flag{"never-renewed", &s.neverRenewed})
 	case failed:
-		return []flag{{"final", &s.final}, {"carried", &s.carried}, {"unreplicated", &s.unreplicated}}
+		return []flag{{"final", &s.final}, {"carried", &s.carried}, {"executed", &s.executed}}
 	case notified:
 		return append(grant, flag{"grant", &s.grant}, flag{"of-position", &s.ofPosition}, flag{"of-token", &s.ofToken},
 			flag{"other-epoch", &s.otherEpoch}, flag{"misfit", &s.misfit})
