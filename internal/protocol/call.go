@@ -73,20 +73,20 @@ func (d Declaration) sinceArg() any {
 	case d.Since == 0 && d.First.IsZero():
 		return "ago 0"
 	case d.Since == 0:
-		return firstUse(d.First)
+		return ago(d.First)
 	}
 	return d.Since
 }
 
-// firstUse is an argument that says how long ago a moment is.
-type firstUse time.Time
+// ago is an argument that says how long ago a moment is.
+type ago time.Time
 
 // MarshalBinary returns that as of now. go-redis calls it whenever it writes the command, so what comes before does not count: dialling, and
 // a round trip in which the server asked for the text of the script.
-func (u firstUse) MarshalBinary() ([]byte, error) { return []byte(u.String()), nil }
+func (a ago) MarshalBinary() ([]byte, error) { return []byte(a.String()), nil }
 
-func (u firstUse) String() string {
-	return "ago " + strconv.FormatInt(time.Since(time.Time(u)).Microseconds(), 10)
+func (a ago) String() string {
+	return "ago " + strconv.FormatInt(time.Since(time.Time(a)).Microseconds(), 10)
 }
 
 func (d Declaration) knowsArg() any {
