@@ -101,7 +101,7 @@ func (m *metrics) named(label string) *series {
 		waited:        m.waited.WithLabelValues(label),
 		positionsLost: m.positionsLost.WithLabelValues(label),
 		admitted:      m.admitted.WithLabelValues(label),
-		notAcquired:   of(m.notAcquired, label, labels.Unavailable),
+		notAcquired:   of(m.notAcquired, label, labels.Unavailable, labels.Other),
 		permits:       sync.OnceValue(func() permitSeries { return m.permits(label) }),
 		allowed:       sync.OnceValue(func() *prometheus.CounterVec { return of(m.allowed, label, labels.Grants()...) }),
 	}

@@ -183,12 +183,15 @@ func TestEachKindOfEventIsCounted(t *testing.T) {
 		`fairsem_client_disconnected 0.0`)
 }
 
-// An increase from nothing is none for Prometheus, and all calls of a short outage may fail between two scrapes.
-func TestCallsThatFailInTheFirstOutageAreAnIncrease(t *testing.T) {
+// An increase from nothing is none for Prometheus, and all calls that fail may do so between two scrapes.
+func TestFirstFailuresThatAlertsLookForAreAnIncrease(t *testing.T) {
 	t.Parallel()
 	observer := newObserver(t, fairsemprom.Options{})
 	observer.Observe(fairsem.WaitStartedEvent{Context: background, Name: "db", Weight: 1})
-	has(t, observer, `fairsem_client_calls_not_acquired_total{name="db",reason="unavailable"} 0.0`)
+	has(t, observer,
+		`fairsem_client_calls_not_acquired_total{name="db",reason="unavailable"} 0.0`,
+		`fairsem_client_calls_not_acquired_total{name="db",reason="other"} 0.0`,
+	)
 }
 
 func TestNameHasAtMostAsManySeriesAsTheDocsSay(t *testing.T) {

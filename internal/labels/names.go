@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// Other is the label of all names that have none of their own.
+	// Other is the label of all names that have none of their own, and the reason of what has none.
 	Other = "other"
 
 	defaultNames = 1000
