@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/failure"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -253,7 +254,7 @@ func TestMissingRightIsSeenInTheServersLog(t *testing.T) {
 	w := securely(t, append(rights(t), "-publish")...)
 	w.ttl = 2 * time.Second // the waiter must find its grant by a renewal
 	w.serves()
-	assert.Contains(t, w.denied(), "publish of fairsem, command (lua)")
+	assert.Contains(t, strings.Join(w.denied(), "\n"), "publish of fairsem, command (") // in a script, which Redis 6.2 calls multi
 }
 
 // guide runs the commands of the guide with a redis-cli that records the scripts that it loads.
@@ -326,7 +327,8 @@ func TestUserWithTheListedRightsReachesNothingElse(t *testing.T) {
 		for i, word := range words {
 			args[i] = word
 		}
-		assert.True(t, redis.IsPermissionError(rdb.Do(t.Context(), args...).Err()), command)
+		err := rdb.Do(t.Context(), args...).Err()
+		assert.True(t, redis.IsPermissionError(err) || failure.UnknownCommand(err, words[0]), "%s: %v", command, err) // Redis 6.2 has no functions
 	}
 	err := rdb.Eval(t.Context(), `return redis.call("GET", "elsewhere")`, nil).Err()
 	require.Error(t, err, "a script has no more rights than its user")

@@ -4,6 +4,8 @@ package failure
 
 import (
 	"errors"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -20,14 +22,17 @@ var (
 	ErrIncomplete = errors.New("the names of some primaries are missing")
 )
 
-// discreet is a reply of Redis without what it repeats of the command.
-type discreet string
+// shortened is a reply of Redis without some of its words. It does not wrap the reply: programs print what an error wraps, too.
+type shortened string
 
-func (e discreet) Error() string { return string(e) }
-func (e discreet) RedisError()   {}
+func (e shortened) Error() string { return string(e) }
+func (e shortened) RedisError()   {}
 
-// Discreet returns err without what Redis repeats of a command that it does not know: of AUTH, that is the password. Whatever
-// go-redis returns goes through here before it becomes part of an error, an event or a log.
+// inScript is what Redis before 7 puts before the error of a command of a script, and the error.
+var inScript = regexp.MustCompile(`^ERR Error running script \(call to f_[0-9a-f]{40}\): @user_script:\d+: (?:@user_script: \d+: )?-?([A-Z].*)$`)
+
+// Discreet returns err as Redis 7 would say it, without what Redis repeats of a command that it does not know: of AUTH, that is the
+// password. Whatever go-redis returns goes through here before it becomes part of an error, an event or a log.
 func Discreet(err error) error {
 	if err == nil {
 		return nil
@@ -37,7 +42,10 @@ func Discreet(err error) error {
 		return err
 	}
 	if text, _, repeats := strings.Cut(said.Error(), ", with args beginning with"); repeats {
-		return discreet(text) // which does not wrap err: programs print what an error wraps, too
+		return shortened(text)
+	}
+	if parts := inScript.FindStringSubmatch(strings.TrimSpace(said.Error())); parts != nil {
+		return shortened(parts[1])
 	}
 	return err
 }
@@ -105,8 +113,7 @@ func IsUnreplicated(err error) bool { return errors.Is(err, ErrFewReplicas) }
 
 // IsConnection reports whether err means that the server is gone, or is not the same server as before.
 func IsConnection(err error) bool {
-	return err != nil && !IsUnreplicated(err) && (!Refused(err) ||
-		redis.IsLoadingError(err) || redis.IsReadOnlyError(err) || redis.IsClusterDownError(err) || redis.IsMasterDownError(err))
+	return err != nil && !IsUnreplicated(err) && (!Refused(err) || notServing(err))
 }
 
 // Moved reports whether err is the reply of a node that no longer has the name.
@@ -129,20 +136,17 @@ func Transient(err error) bool {
 	if !Refused(err) {
 		return !IsUnreplicated(err) || !Begins(err, "NOPERM")
 	}
-	for _, is := range []func(error) bool{
-		redis.IsLoadingError, redis.IsReadOnlyError, redis.IsClusterDownError, redis.IsTryAgainError,
-		redis.IsMasterDownError, redis.IsMaxClientsError, redis.IsOOMError, redis.IsNoReplicasError,
-	} {
-		if is(err) {
-			return true
-		}
-	}
-	for _, prefix := range []string{"BUSY", "MISCONF", "NOSCRIPT", "MOVED", "ASK"} {
-		if Begins(err, prefix) {
-			return true
-		}
-	}
-	return false
+	return notServing(err) || beginsAny(err,
+		"TRYAGAIN", "max number of clients reached", "OOM", "NOREPLICAS", "BUSY", "MISCONF", "NOSCRIPT", "MOVED", "ASK")
+}
+
+// notServing reports whether err is the reply of a server that takes no writes of anybody for now.
+func notServing(err error) bool {
+	return beginsAny(err, "LOADING", "READONLY", "CLUSTERDOWN", "MASTERDOWN")
+}
+
+func beginsAny(err error, words ...string) bool {
+	return slices.ContainsFunc(words, func(begin string) bool { return Begins(err, begin) })
 }
 
 // advice is what to do about errors of Redis that a retry cannot heal, by their first words.

@@ -119,7 +119,7 @@ func (c *Cluster) form() error {
 			return err
 		}
 		if i < primaries {
-			if err := n.do("CLUSTER", "ADDSLOTSRANGE", i*slots/primaries, (i+1)*slots/primaries-1).Err(); err != nil {
+			if err := n.do(addSlots(i*slots/primaries, (i+1)*slots/primaries)...).Err(); err != nil {
 				return err
 			}
 		}
@@ -141,6 +141,15 @@ func (c *Cluster) form() error {
 		return err
 	})
 	return errors.Join(err, foreign)
+}
+
+// addSlots gives a node the slots from first to before end. ADDSLOTSRANGE exists since Redis 7.
+func addSlots(first, end int) []any {
+	command := []any{"CLUSTER", "ADDSLOTS"}
+	for slot := first; slot < end; slot++ {
+		command = append(command, slot)
+	}
+	return command
 }
 
 // meet makes every node meet every other one directly, because gossip takes a second longer.
