@@ -294,6 +294,35 @@ func TestLabelLivesForThreeOfTheLongestLeasesOfTheCalls(t *testing.T) {
 	})
 }
 
+// S8. Redis lost the permit before it was released. Nobody else had its units, unless Redis has granted any since.
+func TestReleaseAfterALossIsAnErrorIfAnotherMayHaveHadAllUnits(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit, granted int64
+		o              CallOptions
+		err            error
+	}{
+		"nothing was granted":               {1, 0, CallOptions{}, nil},
+		"a grant of all units":              {1, 1, CallOptions{}, ErrLost},
+		"a grant of some units":             {2, 1, CallOptions{}, nil},
+		"a grant that may have its numbers": {2, 1, CallOptions{Numbered: true}, ErrLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onWire(t, time.Hour, func(t *testing.T, client *Client, w *wire) {
+				asked := asksOf(&Semaphore{Inspector: &Inspector{client: client, name: "a", spec: protocol.LimitSpec{Limit: c.limit}}, opts: &c.o}, 1)[0]
+				granted := []int64{1, -1, 0, 1, int64(protocol.Held), 10}
+				if c.o.Numbered {
+					granted = append(granted, 10, -1, 0)
+				}
+				w.next().answers(granted...)
+				released := make(chan error, 1)
+				go func() { released <- asked.permit().Release(background) }() // ends with the answer
+				w.next().answers(1, -1, 0, 100, int64(protocol.Gone), c.granted)
+				assert.ErrorIs(t, <-released, c.err)
+			})
+		})
+	}
+}
+
 // OnLost may take a lock that the caller of Close has.
 func TestCloseDoesNotWaitForAnOnLostThatAReleaseCalls(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {

@@ -74,7 +74,7 @@ func (l *Limiter) Wait(ctx context.Context, n int64) error {
 // for the end of [Options.Grace]. With more than 150 waiters or holders, some of which weigh more than 1, RetryAfter is a lower
 // bound: the call can be refused again then, with a new RetryAfter. So it is where tenants share the name: it counts the waiters of
 // the tenant, but no other tenant that may come first, nor the units that stay free before a waiter that weighs more. It is too long only
-// if a waiter leaves or expires meanwhile.
+// if a waiter leaves or expires meanwhile, or if calls wait and grants of an earlier, longer window have not expired yet.
 // The errors are those of TryAcquire, but [ErrNotAcquired] only where CallOptions.MaxWait passed before Redis could say yes or no.
 func (l *Limiter) Allow(ctx context.Context, n int64) (Decision, error) {
 	t, err := l.acquire(ctx, "allow", n, atOnce)

@@ -129,7 +129,8 @@ type CallOptions struct {
 	HeadStart time.Duration
 
 	// MaxQueue, if above 0, bounds the queue: if that many calls wait already, Acquire returns ErrQueueFull. Where tenants share the
-	// name, only waiters of the same tenant count.
+	// name, only waiters of the same tenant count. After a loss of state, positions are restored even beyond MaxQueue, and what an
+	// old file of Redis has of calls that no longer wait counts for up to a TTL.
 	MaxQueue int64
 
 	// MaxWait, if above 0, is how long a call waits before it returns ErrNotAcquired. The context of the call can then be that

@@ -15,6 +15,7 @@ type requestKey struct {
 	spec      protocol.LimitSpec     // declared by the call
 	params    protocol.AcquireParams // of an acquire
 	lease     time.Duration          // of a refresh or a restore
+	confirmed int64                  // of a restore: the epoch in which Redis had its tickets last
 	tombstone time.Duration          // of a release
 	overdue   bool                   // of a release: the leases have ended
 	inFull    bool                   // of a refresh: a plain script had no answer

@@ -78,5 +78,5 @@ func (v *nameState) restoreLocked(t *ticket) {
 		now := v.host.clock.Now()
 		lease = t.lease.after(lease, now.Asleep).Sub(now.Time)
 	}
-	v.submitLocked(t, requestKey{script: protocol.RestoreScript, spec: t.spec, lease: lease})
+	v.submitLocked(t, requestKey{script: protocol.RestoreScript, spec: t.spec, lease: lease, confirmed: t.epoch})
 }

@@ -251,8 +251,9 @@ func (r *request) holdersFirst() (n int) {
 
 // claimsLocked returns the former state of the tickets of a restore, of which holders come first.
 func (r *request) claimsLocked() (had protocol.Claims) {
-	had.Epoch, had.Holders = r.state.epoch, r.holdersFirst()
+	had.Epoch, had.Confirmed, had.Holders = r.state.epoch, r.key.confirmed, r.holdersFirst()
 	for _, t := range r.tickets {
+		had.Granted = max(had.Granted, t.grantedIn)
 		had.Numbers = append(had.Numbers, t.number())
 		had.Units = append(had.Units, t.keeps())
 	}

@@ -166,6 +166,12 @@ func (a answer) isOther(t *ticket) bool {
 	return t.phase == holding && t.opts.Numbered && a.State == protocol.Held && a.Number != 0 && a.Number != t.token && a.sent.After(t.hold.at)
 }
 
+// isReplaced reports whether t, which had all units, or numbers, is missing in a new epoch in which something was granted: another
+// may have had its units.
+func (a answer) isReplaced(t *ticket) bool {
+	return a.State == protocol.Gone && a.Number != 0 && (t.opts.Numbered || t.weight == t.spec.Limit)
+}
+
 // isUnchecked reports whether an answer from a new epoch does not say which grant of t it is about.
 func (a answer) isUnchecked(t *ticket) bool {
 	return t.phase == holding && t.opts.Numbered && a.verb == protocol.RefreshScript && a.Number == 0 && t.isOutdated(a.epoch)
@@ -368,6 +374,9 @@ func (v *nameState) handOverLocked(t *ticket, now clock.Instant) {
 		v.checkLocked()
 	}
 	t.recheck = false
+	if t.token >= t.epoch {
+		t.grantedIn = t.epoch
+	}
 	t.hold.begin(v.host.clock, t.asked, now.Time, t.lease)
 	v.finishLocked(t, nil)
 	v.scheduleLocked(t.nextDeadline(v.host.clock.Asleep()))
@@ -387,11 +396,12 @@ func (v *nameState) renewLocked(t *ticket, sent clock.Instant) {
 }
 
 // concludeLocked removes t with the outcome of its release. If there was nothing to release, the permit was lost before,
-// unless an earlier release may have been executed, which leaves the same behind as an eviction, or Redis has lost its state.
+// unless an earlier release may have been executed, which leaves the same behind as an eviction, or Redis has lost its state since and
+// not granted the units to another.
 func (v *nameState) concludeLocked(t *ticket, a answer) {
 	var err error
 	switch {
-	case a.State == protocol.Held || !t.hold.begun || t.releaseMaybeApplied || t.epoch != a.epoch:
+	case a.State == protocol.Held || !t.hold.begun || t.releaseMaybeApplied || t.epoch != a.epoch && !a.isReplaced(t):
 	case a.State == protocol.Evicted:
 		err = errHolderEvicted // the message about it is still on its way
 	default:

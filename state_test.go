@@ -90,7 +90,7 @@ func TestWaiterDoesNotTrustAnOldGrantInARestoredFile(t *testing.T) {
 		w.carries("refresh a: 1").answers(1, -1, 0, 200, int64(protocol.Held), 50)
 		assert.Zero(t, a.tokenNow())
 		f := w.carries("restore a: 1")
-		assert.Equal(t, []any{0, int64(200), 0, false, a.id, int64(5), int64(1)}, f.cmds[0].Args()[10+len(protocol.Kinds):])
+		assert.Equal(t, []any{0, int64(200), int64(200), int64(0), 0, false, a.id, int64(5), int64(1)}, f.cmds[0].Args()[10+len(protocol.Kinds):])
 		f.answers(1, -1, 0, 200, int64(protocol.Waiting), 5)
 		c.verifyAll()
 		w.carries("refresh a: 1").answers(1, -1, 0, 300, int64(protocol.Held), 250)

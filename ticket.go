@@ -60,6 +60,7 @@ type ticket struct {
 	earlyGrant          *grantNotice  // notice that overtook the answer to the acquire, or nil
 	by                  GrantedBy     // how the client learned of the grant
 	epoch               int64         // in which Redis confirmed it last
+	grantedIn           int64         // the epoch in which its permit was granted; 0: an earlier one than that of its first confirmation
 	parts               *parts        // released by its holder; nil: none
 	lease               window        // from the last confirmation
 	leftAt              time.Time     // leaving: since when

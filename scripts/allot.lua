@@ -123,13 +123,14 @@ if numbering then
     for _, unit in ipairs(redis.call("ZRANGEBYSCORE", numbers, text(first), text(last), "LIMIT", 0, PAGE)) do list[#list + 1] = unit end
   end
 
-  -- claim gives a permit that is to be restored the numbers that it had, as text, and reports whether it can have them. Another that is
-  -- stored with one of them must be from an old file: its token is lower, and from before the epoch.
+  -- claim gives a permit that is to be restored the numbers that it had, as text, and returns the ids of those that have one of them no
+  -- longer: their tokens are lower, and from before the epoch, so they are from an old file, or lost it in an epoch that they missed. It
+  -- returns nothing if the permit itself is one that lost them.
   function numbering.claim(id, list, token, first_token)
     local old, claimed, first = {}, {}, nil -- first: of those that follow each other without a gap
     for text_of in string.gmatch(list, "%d+") do
       local number = tonumber(text_of)
-      if used[number] then return false end
+      if used[number] then return end
       if first and number ~= claimed[#claimed] + 1 then
         stored_from(first, claimed[#claimed], old)
         first = nil
@@ -137,14 +138,15 @@ if numbering then
       first, claimed[#claimed + 1] = first or number, number
     end
     if first then stored_from(first, claimed[#claimed], old) end
-    local tokens = tokens_of(old)
-    for i = 1, #old do
+    local tokens, losers = tokens_of(old), {}
+    for i, unit in ipairs(old) do
       local other = tokens[i]
-      if other and (other >= token or other >= first_token) then return false end
+      if other and (other >= token or other >= first_token) then return end
+      if other then losers[#losers + 1] = string.match(unit, "^%d+:(.*)$") end
     end
     remove_units(old)
     for i, unit in ipairs(numbering.units(id, 1, #claimed)) do give(unit, claimed[i]) end
-    return true
+    return losers
   end
 
   -- Holders of numbers always have some stored. If another program has deleted them, nothing knows which are free. Their permits are lost, and

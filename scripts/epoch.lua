@@ -4,7 +4,7 @@
 -- period.
 --
 -- needs:    last_number, micros, now, steady
--- provides: epoch, first_token, grace_until, replication, server, state_lost
+-- provides: epoch, first_token, grace_until, granted_since, replication, server, state_lost
 -- changes:  grace
 local server, replication = identity()
 local epoch, grace_until = whole(stored_epoch), whole(stored_grace_until, now + DAY) or 0 -- server us; server ms
@@ -35,3 +35,10 @@ end
 -- No token of the epoch is below this one. Tokens may be ahead of the clock by which the epoch began.
 local first_token = state_lost and math.max(last_number + 1, steady) or nil
 reply[EPOCH], reply[SERVER] = epoch or 0, tonumber(server, 16) or 0
+
+-- granted_since reports whether anything was granted in this epoch. Nothing is in its grace period.
+local function granted_since()
+  if state_lost or now < grace_until then return false end
+  local counts = redis.call("HMGET", meta, "granted", "earlier")
+  return (whole(counts[1]) or 0) > (whole(counts[2]) or 0)
+end

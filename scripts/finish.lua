@@ -36,7 +36,11 @@ if plain and not stored_numbered and (had_queue or waiters > 0) then plain = pla
 if stored_plain ~= plain then end_plain() end
 
 if declares then keep("layout", LAYOUT, "declared", declared_spec, "since", text(since)) end
-if state_lost then keep("server", server, "epoch", text(epoch), "first", text(first_token), "quiet", text(grace_until)) end
+if state_lost then
+  keep("server", server, "epoch", text(epoch), "first", text(first_token), "quiet", text(grace_until))
+  local granted = redis.call("HGET", meta, "granted")
+  if granted then redis.call("HSET", meta, "earlier", granted) end
+end
 -- If meta was lost, these create it without an expiry. It gets one below: any holder or waiter has keys that expire.
 if granted_count > 0 then redis.pcall("HINCRBY", meta, "granted", granted_count) end
 if expired_count > 0 then redis.pcall("HINCRBY", meta, "lapsed", expired_count) end

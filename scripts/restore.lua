@@ -2,8 +2,14 @@
 -- positions. Holders must fit, except during the grace period: what does not fit then is what an old file has too
 -- much, and blocks no grant. An id that was released stays removed, and one that is stored is only renewed.
 --
+-- Units of a holder that was away in an earlier epoch, or in this one's grace period, may have been granted to another. If such a holder had
+-- all units, or numbers, it is not restored once anything was granted. And it is never restored above the limit: if one that was
+-- not away finds its units taken, all that this epoch has of earlier ones is removed, and those that were not away come back.
+--
 -- ARGV    holder_count  how many of the ids are holders; the others, which come after them, are waiters
 --         missed_in  the epoch in which the caller missed them: a late copy from another epoch reverts no grant
+--         confirmed_in  the last epoch in which the caller knows them to have been stored
+--         granted_in  the last epoch in which one of the holders was granted, as far as the caller knows; 0: it does not
 --         tenants_declared  as in acquire.lua
 --         with_numbers  as in acquire.lua
 --         .. ids, then the token or position of each, then the weight of each, then, if any has numbers, those of each, with commas
@@ -13,8 +19,8 @@
 
 -- include semaphore.lua
 
-local holder_count, missed_in, tenants_declared, with_numbers = unpack(ARGV, OWN, OWN + 3)
-holder_count, missed_in, tenant_args, first_tenant_arg = tonumber(holder_count), tonumber(missed_in), tonumber(tenants_declared), OWN + 4
+local holder_count, missed_in, confirmed_in, granted_in, tenants_declared, with_numbers = unpack(ARGV, OWN, OWN + 5)
+holder_count, missed_in, tenant_args, first_tenant_arg = tonumber(holder_count), tonumber(missed_in), tonumber(tenants_declared), OWN + 6
 adds_numbers, restores = with_numbers == "1", true
 
 -- include limit.lua
@@ -32,10 +38,41 @@ if not distinct(first_id, count) then return redis.error_reply("FAIRSEMIDS an id
 local ids, deadline = { unpack(ARGV, first_id, first_number - 1) }, text(now + lease)
 local grant_deadline = window > 0 and text(now + window) or deadline
 local due, granted, queued, new_weights, stale = {}, {}, {}, {}, {}
+
+-- The epochs of all holders that were restored in this one: the earliest in which one was confirmed last, and the latest in which one was granted.
+local at, earliest, latest = string.match(redis.call("HGET", meta, "restored") or "", "^(%d+) (%d+) (%d+)$")
+if tonumber(at) ~= epoch then earliest, latest = nil, nil end
+local were_away, must_fit = granted_since(), now >= grace_until
+
+-- admit finds out whether the holders of this call were away, and makes room for them if others were.
+local function admit(confirmed, last_grant)
+  earliest, latest = math.min(tonumber(earliest) or confirmed, confirmed), math.max(tonumber(latest) or 0, last_grant)
+  keep("restored", text(epoch or 0) .. " " .. text(earliest) .. " " .. text(latest))
+  were_away = were_away or confirmed < latest
+  must_fit = must_fit or were_away
+  local units = 0
+  for i = 1, holder_count do units = units + tonumber(ARGV[first_weight + i - 1]) end
+  if were_away or earliest >= latest or holders + extra_weight + units <= limit then return end
+  repeat
+    local earlier = redis.call("ZRANGEBYSCORE", owner, "-inf", "(" .. text(first_token), "LIMIT", 0, BOUND)
+    if #earlier > 0 then remove(earlier, 1) end
+  until #earlier < BOUND
+end
+
+-- readmit reports whether a holder can be restored, and removes those that have its numbers wrongly.
+local function readmit(id, units, number, list)
+  if must_fit and holders + extra_weight + units > limit or were_away and (units == limit or list and list ~= "") then return false end
+  if not list then return true end
+  local losers = numbering.claim(id, list, number, first_token)
+  if losers and #losers > 0 then remove(losers, 1) end
+  return losers
+end
+
 if count > 0 then
   for i = 1, count do last_number = math.max(last_number, tonumber(ARGV[first_number + i - 1])) end
   redis.call("SET", counter, text(last_number), "PXAT", text(expire_at))
   if expired_entries > 0 then reap() end
+  if holder_count > 0 then admit(tonumber(confirmed_in), tonumber(granted_in)) end
   local old_deadlines = redis.call("ZMSCORE", timeout, unpack(ids))
   local tokens, positions = redis.call("ZMSCORE", owner, unpack(ids)), redis.call("ZMSCORE", queue, unpack(ids))
   for i, id in ipairs(ids) do -- stale, so stored anew: expired ids, waiters here that are holders there, or the reverse
@@ -59,8 +96,7 @@ if count > 0 then
       state, waiters = WAITING, waiters + 1
       queued[#queued + 1], queued[#queued + 2] = text(number), id
       if tenancy then tenancy.join(tenancy.of(id), id, number, units) end
-    elseif (now < grace_until or holders + extra_weight + units <= limit)
-      and (not adds_numbers or numbering.claim(id, ARGV[first_weight + count + i - 1], number, first_token)) then
+    elseif readmit(id, units, number, adds_numbers and ARGV[first_weight + count + i - 1]) then
       state, holders, extra_weight = HELD, holders + 1, extra_weight + units - 1
       granted[#granted + 1], granted[#granted + 2] = text(number), id
       if tenancy then tenancy.granted(tenancy.of(id), units, number) end

@@ -333,7 +333,7 @@ func TestGrantOfARateExpiresAWindowAfterItWasMadeWhateverHappens(t *testing.T) {
 		seed: "counter 8" + meta,
 		ids:  []string{"me:1"},
 		call: func(l *lab, ids []*ticket) Call {
-			return Restore(l.space.About("name"), threeAMinute, 10*time.Second, ids, Claims{1, seededEpoch, []int64{5}, []int64{1}, nil})
+			return Restore(l.space.About("name"), threeAMinute, 10*time.Second, ids, Claims{Holders: 1, Epoch: seededEpoch, Numbers: []int64{5}, Units: []int64{1}})
 		},
 		reply: "held 5, room 2",
 		state: "owner me:1=5 | timeout me:1=60s | counter 8" + meta,
@@ -342,7 +342,7 @@ func TestGrantOfARateExpiresAWindowAfterItWasMadeWhateverHappens(t *testing.T) {
 		seed: "owner me:1=5 | timeout me:1=50s | counter 8" + meta,
 		ids:  []string{"me:1"},
 		call: func(l *lab, ids []*ticket) Call {
-			return Restore(l.space.About("name"), threeAMinute, 10*time.Second, ids, Claims{1, seededEpoch, []int64{5}, []int64{1}, nil})
+			return Restore(l.space.About("name"), threeAMinute, 10*time.Second, ids, Claims{Holders: 1, Epoch: seededEpoch, Numbers: []int64{5}, Units: []int64{1}})
 		},
 		reply: "held 5, room 2",
 	}})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,7 +96,7 @@ func TestRestoreAddsMissingHoldersAndWaiters(t *testing.T) {
 		seed: "owner me:1=3 | timeout me:1=20s | counter 7" + meta,
 		ids:  []string{"me:1"},
 		call: func(l *lab, ids []*ticket) Call {
-			return Restore(l.space.About("name"), known(4), time.Minute, ids, Claims{0, seededEpoch - 1, []int64{8}, []int64{1}, nil})
+			return Restore(l.space.About("name"), known(4), time.Minute, ids, Claims{Epoch: seededEpoch - 1, Numbers: []int64{8}, Units: []int64{1}})
 		},
 		reply: "held 3",
 		state: "owner me:1=3 | timeout me:1=60s | counter 8" + meta,
@@ -107,6 +108,132 @@ func TestRestoreAddsMissingHoldersAndWaiters(t *testing.T) {
 		reply: "held 10",
 		state: "owner me:1=10 | timeout me:1=60s | counter 10" + meta,
 	}})
+}
+
+// away is a restore by "me" of one holder with the number 10, whom Redis had last in one epoch, and granted in another.
+func away(limit, confirmed, granted int64, claims ...string) func(*lab, []*ticket) Call {
+	return func(l *lab, ids []*ticket) Call {
+		had := Claims{
+			Holders: 1, Epoch: seededEpoch, Confirmed: confirmed, Granted: granted, Numbers: []int64{10}, Units: weightsOf(ids), Lists: claims,
+		}
+		return Restore(l.space.About("name"), known(limit), time.Minute, ids, had)
+	}
+}
+
+// S2, S14. Seeded are the grants of the epoch, the end of its grace period, and what was restored in it.
+func TestHolderThatMissedGrantsIsRestoredOnlyWhereItCannotHaveBeenReplaced(t *testing.T) {
+	const (
+		state    = " | meta declared=%s layout=2 since=7 until=80s granted=%d"
+		numbered = " | meta declared=9 layout=2 numbered=1 since=7 until=80s granted=%d"
+		taken    = "owner you:1=3 | timeout you:1=20s | counter 3"
+	)
+	plain := func(limit string, granted int) string { return fmt.Sprintf(state, limit, granted) }
+	idle := func(limit string, granted int) string { return strings.Replace(plain(limit, granted), "80s", "20s", 1) }
+	checkAll(t, []contract{{
+		name:  "after the grace period, one with all units, while nothing was granted",
+		seed:  "counter 3" + plain("1", 2) + " earlier=2",
+		ids:   []string{"me:1"},
+		call:  away(1, 3, 3),
+		reply: "held 10",
+		state: "owner me:1=10 | timeout me:1=60s | counter 10" + plain("1", 2),
+	}, {
+		name:  "but not once something was, though it is free again",
+		seed:  "counter 3" + plain("1", 2) + " earlier=1",
+		ids:   []string{"me:1"},
+		call:  away(1, 3, 3),
+		reply: "gone",
+		state: "counter 10" + idle("1", 2),
+	}, {
+		name:  "nor one with all units of several",
+		seed:  "counter 3" + plain("4", 2),
+		ids:   []string{"me:1*4"},
+		call:  away(4, 3, 3),
+		reply: "gone",
+		state: "counter 10" + idle("4", 2),
+	}, {
+		name:  "one with some units, if it fits",
+		seed:  "counter 3" + plain("4", 2),
+		ids:   []string{"me:1*3"},
+		call:  away(4, 3, 3),
+		reply: "held 10",
+		state: "owner me:1=10 | timeout me:1=60s | counter 10 | weight extra=2 me:1=3" + plain("4", 2),
+	}, {
+		name:  "none with numbers once something was granted: a token of one must not be followed by a lower one",
+		seed:  "counter 3" + fmt.Sprintf(numbered, 2),
+		ids:   []string{"me:1#"},
+		call:  away(9, 3, 3, "5"),
+		reply: "gone",
+		state: "counter 10" + strings.Replace(fmt.Sprintf(numbered, 2), "80s", "20s", 1),
+	}, {
+		name:  "in the grace period one that was stored in all epochs with grants, even above the limit",
+		seed:  taken + plain("1", 2) + " quiet=60s restored=4_3_3",
+		ids:   []string{"me:1"},
+		call:  away(1, 3, 2),
+		reply: "held 10",
+		state: "owner you:1=3 me:1=10 | timeout you:1=20s me:1=60s | counter 10" + plain("1", 2),
+	}, {
+		name:  "not above the limit if another was granted in an epoch that it missed",
+		seed:  taken + plain("1", 2) + " quiet=60s restored=4_3_3",
+		ids:   []string{"me:1"},
+		call:  away(1, 2, 2),
+		reply: "gone",
+		state: "owner you:1=3 | timeout you:1=20s | counter 10" + plain("1", 2),
+	}, {
+		name:  "nor below it, with all units: the other was released since",
+		seed:  "counter 3" + plain("1", 2) + " quiet=60s restored=4_3_3",
+		ids:   []string{"me:1"},
+		call:  away(1, 2, 2),
+		reply: "gone",
+		state: "counter 10" + idle("1", 2),
+	}, {
+		name:  "and it is removed if it came first",
+		seed:  taken + plain("1", 2) + " quiet=60s restored=4_2_2",
+		ids:   []string{"me:1"},
+		call:  away(1, 3, 3),
+		reply: "held 10",
+		state: "owner me:1=10 | timeout me:1=60s | counter 10" + plain("1", 2),
+	}, {
+		name:  "but not if there is room for both",
+		seed:  taken + plain("2", 2) + " quiet=60s restored=4_2_2",
+		ids:   []string{"me:1"},
+		call:  away(2, 3, 3),
+		reply: "held 10",
+		state: "owner you:1=3 me:1=10 | timeout you:1=20s me:1=60s | counter 10" + plain("2", 2),
+	}, {
+		name:  "what was restored in another epoch does not count",
+		seed:  taken + plain("1", 2) + " quiet=60s restored=3_2_2",
+		ids:   []string{"me:1"},
+		call:  away(1, 3, 3),
+		reply: "held 10",
+		state: "owner you:1=3 me:1=10 | timeout you:1=20s me:1=60s | counter 10" + plain("1", 2),
+	}, {
+		name:  "nor what cannot be read",
+		seed:  taken + plain("1", 2) + " quiet=60s restored=nonsense",
+		ids:   []string{"me:1"},
+		call:  away(1, 3, 3),
+		reply: "held 10",
+		state: "owner you:1=3 me:1=10 | timeout you:1=20s me:1=60s | counter 10" + plain("1", 2),
+	}})
+}
+
+func TestReleaseOfWhatIsGoneSaysWhetherAnythingWasGrantedInThisEpoch(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		for seed, granted := range map[string]int64{"granted=2 earlier=2": 0, "granted=2 earlier=1": 1, "granted=2": 1, "granted=2 quiet=60s": 0} {
+			l := newLab(t, rdb)
+			l.seed("counter 3 | meta declared=1 layout=2 since=7 until=80s " + seed)
+			r := l.ask(Release(l.space.About("name"), known(1), 0, false, tickets("me:1")), 1)
+			assert.Equal(t, Result{State: Gone, Number: granted}, r.Results[0], seed)
+		}
+	})
+}
+
+// Of all grants, those of an old file are not of the new epoch.
+func TestGrantsOfAnEpochAreThoseSinceItBegan(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testclient.Settled(t))
+	l.seed("counter 3 | meta declared=1 layout=2 since=7 until=80s granted=5")
+	l.takenOver(1)
+	assert.Equal(t, "5", l.snapshot().meta[MetaEarlier])
 }
 
 // Guards against an old file in which the lease ends before the evicted holder queries: its client would restore it.
@@ -369,7 +496,7 @@ func TestQueryOfALostNameStartsTheGracePeriod(t *testing.T) {
 		assert.Equal(t, Gone, r.Results[0].State, name)
 		_, grace := l.epochOf()
 		assert.Greater(t, grace, time.Duration(0), name)
-		r = l.ask(Restore(l.space.About("name"), d, time.Minute, tickets("me:1"), Claims{1, seededEpoch, []int64{3}, []int64{1}, nil}), 1)
+		r = l.ask(Restore(l.space.About("name"), d, time.Minute, tickets("me:1"), Claims{Holders: 1, Epoch: seededEpoch, Numbers: []int64{3}, Units: []int64{1}}), 1)
 		assert.Equal(t, Result{State: Held, Number: 3}, r.Results[0])
 	}
 }
@@ -393,7 +520,7 @@ func TestWaiterThatHeldIsRestoredAsOneWhereTokensAreAheadOfTheClock(t *testing.T
 			token := l.now().Add(ahead).UnixMicro()
 			l.seed(fmt.Sprintf("owner me:1=%d | timeout me:1=60s | counter %d | meta declared=1 layout=2 since=7 until=80s", token, token))
 			d, epoch := l.takenOver(1)
-			had := Claims{1, epoch, []int64{token + 2000, token - 5000}, []int64{1, 1}, nil}
+			had := Claims{Holders: 1, Epoch: epoch, Numbers: []int64{token + 2000, token - 5000}, Units: []int64{1, 1}}
 			r := l.ask(Restore(l.space.About("name"), d, time.Minute, tickets("you:1", "me:1"), had), 2)
 			assert.Equal(t, []State{Held, Waiting}, []State{r.Results[0].State, r.Results[1].State})
 			assert.Equal(t, []string{"you:1"}, members(l.snapshot().owner))

@@ -90,10 +90,10 @@ func namingCalls(all []*ticket, q LimitSpec, waits bool) (calls []namingCall) {
 		func(s CallPrefix) Call { return Refresh(s, d, time.Minute, waits, all) },
 		func(s CallPrefix) Call { return Reduce(s, d, all, ones(n)) },
 		func(s CallPrefix) Call {
-			return Restore(s, d, time.Minute, all, Claims{n, seededEpoch, ones(n), ones(n), nil})
+			return Restore(s, d, time.Minute, all, Claims{Holders: n, Epoch: seededEpoch, Numbers: ones(n), Units: ones(n)})
 		},
 		func(s CallPrefix) Call {
-			return Restore(s, d, time.Minute, all, Claims{0, seededEpoch, ones(n), ones(n), nil})
+			return Restore(s, d, time.Minute, all, Claims{Epoch: seededEpoch, Numbers: ones(n), Units: ones(n)})
 		},
 	} {
 		calls = append(calls, namingCall{namingVerbs[i], func(l *lab) Call { return c(l.space.About("name")) }})

@@ -52,6 +52,8 @@ const (
 	MetaNumbered   = "numbered"  // 1: permits of the name have numbers
 	MetaAhead      = "ahead"     // us by which the clock of the name is ahead of the server's
 	MetaGranted    = "granted"   // permits granted
+	MetaEarlier    = "earlier"   // of MetaGranted, those before the epoch
+	MetaRestored   = "restored"  // the epoch, and of the holders restored in it the earliest confirmation and the latest grant
 	MetaExpired    = "lapsed"    // permits expired
 	MetaMarkedAt   = "marked_at" // two records of MetaGranted, each with its time, for the pace of the queue
 	MetaMarked     = "marked"
@@ -63,8 +65,8 @@ const (
 
 // MetaFields are the fields of the key Meta besides MetaLayout.
 var MetaFields = []string{
-	MetaDeclared, MetaSince, MetaPinned, MetaUntil, MetaEpoch, MetaFirst, MetaGraceUntil, MetaServer, MetaGranted, MetaExpired, MetaAhead, MetaPinnedAt,
-	MetaMarkedAt, MetaMarked, MetaBeforeAt, MetaBefore, MetaPlain, MetaTenants, MetaNumbered,
+	MetaDeclared, MetaSince, MetaPinned, MetaUntil, MetaEpoch, MetaFirst, MetaGraceUntil, MetaServer, MetaGranted, MetaEarlier, MetaRestored,
+	MetaExpired, MetaAhead, MetaPinnedAt, MetaMarkedAt, MetaMarked, MetaBeforeAt, MetaBefore, MetaPlain, MetaTenants, MetaNumbered,
 }
 
 // CheckName returns why a name cannot be used, nil if it can.

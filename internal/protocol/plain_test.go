@@ -510,7 +510,7 @@ func TestNameIsNoLongerPlainOnceAScriptThatEndsItIsStoppedHalfWay(t *testing.T) 
 		"a limit":  func(l *lab) Call { return acquiring(declares(9, usedNow), nil)(l, tickets("you:1")) },
 		"a pin":    func(l *lab) Call { return l.space.Resize("name", LimitSpec{Limit: 1}, PinAt(7), l.now().UnixMicro()) },
 		"a restored": func(l *lab) Call {
-			return Restore(l.space.About("name"), known(1), time.Minute, tickets("you:1"), Claims{0, 3, []int64{8}, []int64{1}, nil})
+			return Restore(l.space.About("name"), known(1), time.Minute, tickets("you:1"), Claims{Epoch: 3, Numbers: []int64{8}, Units: []int64{1}})
 		},
 		"a rate": func(l *lab) Call { return Release(l.space.About("name"), known(1), 0, false, tickets("me:1")) },
 		"a tombstone": func(l *lab) Call {

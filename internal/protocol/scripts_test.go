@@ -174,6 +174,9 @@ func (l *lab) seed(state string) {
 		key := l.keys[slices.Index(Kinds[:], words[0])]
 		for _, word := range words[1:] {
 			field, value, _ := strings.Cut(word, "=")
+			if field == MetaRestored {
+				value = strings.ReplaceAll(value, "_", " ")
+			}
 			if d, err := time.ParseDuration(value); err == nil && value != "0" {
 				value = strconv.FormatInt(now+d.Milliseconds(), 10)
 			}
@@ -226,7 +229,7 @@ func (s snapshot) String() string {
 		line := Kinds[:][4+i]
 		for _, field := range sorted(hash) {
 			value := hash[field]
-			if i == 1 && slices.Contains([]string{"epoch", "first", "quiet", "server", "marked_at", "marked", "before_at", "before", "plain"}, field) {
+			if i == 1 && slices.Contains([]string{"epoch", "first", "quiet", "server", "restored", "earlier", "marked_at", "marked", "before_at", "before", "plain"}, field) {
 				continue
 			}
 			if field == "until" {
@@ -1235,7 +1238,7 @@ func TestNoCallIsRefusedOrForgottenWhileExpiredIDsRemain(t *testing.T) {
 	t.Parallel()
 	const limit = MaxIDs + 50
 	restored := func(l *lab, ids []*ticket) Call {
-		return Restore(l.space.About("name"), known(limit), time.Minute, ids, Claims{1, seededEpoch, []int64{1000}, []int64{1}, nil})
+		return Restore(l.space.About("name"), known(limit), time.Minute, ids, Claims{Holders: 1, Epoch: seededEpoch, Numbers: []int64{1000}, Units: []int64{1}})
 	}
 	full := func(t *AcquireParams) { t.MaxQueue = 1 }
 	for name, c := range map[string]struct {
@@ -1390,7 +1393,7 @@ func (l *lab) everyCall() []Call {
 		Release(l.space.About("name"), d, time.Hour, false, tickets("me:1", "me:2")),
 		Refresh(l.space.About("name"), d, time.Hour, false, tickets("me:1", "me:2")),
 		Reduce(l.space.About("name"), d, tickets("me:1", "me:2"), []int64{1, 1}),
-		Restore(l.space.About("name"), d, time.Hour, tickets("me:8*2", "me:9"), Claims{1, seededEpoch, []int64{1, 2}, []int64{2, 1}, nil}),
+		Restore(l.space.About("name"), d, time.Hour, tickets("me:8*2", "me:9"), Claims{Holders: 1, Epoch: seededEpoch, Numbers: []int64{1, 2}, Units: []int64{2, 1}}),
 		l.space.Resize("name", LimitSpec{Limit: 9}, PinAt(2), l.now().UnixMicro()),
 		l.space.Evict("name", LimitSpec{Limit: 9}, "you:1"),
 		l.space.Status("name", LimitSpec{Limit: 9}, 0, 0),
@@ -1985,14 +1988,14 @@ func TestHeadersOfTheScriptsMatchTheArguments(t *testing.T) {
 			[]any{"a", "b", int64(114), int64(115)},
 		},
 		{
-			Restore(space.About("name"), d, 111*time.Millisecond, heavy, Claims{1, seededEpoch, []int64{112, 113}, []int64{201, 1}, nil}),
-			map[string]any{"lease": int64(111), "holder_count": 1, "missed_in": int64(seededEpoch), "tenants_declared": 0, "with_numbers": false},
+			Restore(space.About("name"), d, 111*time.Millisecond, heavy, Claims{Holders: 1, Epoch: seededEpoch, Confirmed: 120, Granted: 121, Numbers: []int64{112, 113}, Units: []int64{201, 1}}),
+			map[string]any{"lease": int64(111), "holder_count": 1, "missed_in": int64(seededEpoch), "confirmed_in": int64(120), "granted_in": int64(121), "tenants_declared": 0, "with_numbers": false},
 			claims,
 			[]any{"a", "b", int64(112), int64(113), int64(201), int64(1)},
 		},
 		{
-			Restore(space.About("name"), d, 111*time.Millisecond, heavy, Claims{1, seededEpoch, []int64{112, 113}, []int64{201, 1}, []string{"4,5", ""}}),
-			map[string]any{"lease": int64(111), "holder_count": 1, "missed_in": int64(seededEpoch), "tenants_declared": 0, "with_numbers": true},
+			Restore(space.About("name"), d, 111*time.Millisecond, heavy, Claims{Holders: 1, Epoch: seededEpoch, Confirmed: 120, Granted: 121, Numbers: []int64{112, 113}, Units: []int64{201, 1}, Lists: []string{"4,5", ""}}),
+			map[string]any{"lease": int64(111), "holder_count": 1, "missed_in": int64(seededEpoch), "confirmed_in": int64(120), "granted_in": int64(121), "tenants_declared": 0, "with_numbers": true},
 			claims,
 			[]any{"a", "b", int64(112), int64(113), int64(201), int64(1), "4,5", ""},
 		},
@@ -2195,7 +2198,7 @@ func TestCallThatLacksARightLeavesNothingForEver(t *testing.T) {
 			return []Call{Acquire(l.space.About("name"), d, p, ids)}
 		},
 		"restore": func(l *lab) []Call {
-			return []Call{Restore(l.space.About("name"), declares(2, usedNow), time.Minute, tickets("me:1"), Claims{1, 0, []int64{8}, []int64{1}, nil})}
+			return []Call{Restore(l.space.About("name"), declares(2, usedNow), time.Minute, tickets("me:1"), Claims{Holders: 1, Numbers: []int64{8}, Units: []int64{1}})}
 		},
 		"refresh": func(l *lab) []Call {
 			return []Call{Refresh(l.space.About("name"), declares(2, usedNow), time.Minute, false, ids)}

@@ -267,7 +267,7 @@ func TestNameOfTenantsMayHaveWaitersOnceAScriptThatQueuesIsStoppedHalfWay(t *tes
 		"acquire": func(about CallPrefix) Call { return Acquire(about, known(4), p, asked) },
 		"plain":   func(about CallPrefix) Call { return PlainTenants(about, seededKnown, p, nil, asked, nil) },
 		"restore": func(about CallPrefix) Call {
-			return Restore(about, known(4), time.Minute, asked, Claims{0, 3, []int64{8, 9, 10}, []int64{1, 1, 1}, nil})
+			return Restore(about, known(4), time.Minute, asked, Claims{Epoch: 3, Numbers: []int64{8, 9, 10}, Units: []int64{1, 1, 1}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -304,7 +304,7 @@ func TestCallOfATenantThatIsStoppedHalfWayGrantsNothingTooMuch(t *testing.T) {
 		},
 		"evict": func(l *lab) Call { return l.space.Evict("name", LimitSpec{Limit: 4}, "me:1:tenant-0") },
 		"restore": func(l *lab) Call {
-			return Restore(l.space.About("name"), naming(4, two), time.Minute, ofTenants("you", 1, 2, 2), Claims{1, 0, []int64{8, 9}, []int64{1, 1}, nil})
+			return Restore(l.space.About("name"), naming(4, two), time.Minute, ofTenants("you", 1, 2, 2), Claims{Holders: 1, Numbers: []int64{8, 9}, Units: []int64{1, 1}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -77,21 +77,23 @@ func Reduce[E Entry](s CallPrefix, d Declaration, entries []E, keeps []int64) Ca
 }
 
 // RestoreScript restores.
-var RestoreScript = newScript("restore", "holder_count", "missed_in", "tenants_declared", "with_numbers")
+var RestoreScript = newScript("restore", "holder_count", "missed_in", "confirmed_in", "granted_in", "tenants_declared", "with_numbers")
 
 // Claims are the former numbers and units of permits and waiters that are to be restored, permits before waiters.
 type Claims struct {
-	Holders int      // how many of them are permits
-	Epoch   int64    // in which they are missing
-	Numbers []int64  // token or position of each
-	Units   []int64  // of each
-	Lists   []string // the numbers of each, as NumberList writes them; nil: no units have numbers
+	Holders   int      // how many of them are permits
+	Epoch     int64    // in which they are missing
+	Confirmed int64    // the epoch in which Redis had them last
+	Granted   int64    // the last epoch in which one of the permits was granted; 0: unknown
+	Numbers   []int64  // token or position of each
+	Units     []int64  // of each
+	Lists     []string // the numbers of each, as NumberList writes them; nil: no units have numbers
 }
 
 // Restore stores permits and waiters again with the numbers and units that they had.
 func Restore[E Entry](s CallPrefix, d Declaration, lease time.Duration, entries []E, had Claims) Call {
-	c := s.newCall(RestoreScript, d, lease, 4+4*len(d.Tenants)+4*len(entries))
-	c.Args = append(c.Args, had.Holders, had.Epoch)
+	c := s.newCall(RestoreScript, d, lease, 6+4*len(d.Tenants)+4*len(entries))
+	c.Args = append(c.Args, had.Holders, had.Epoch, had.Confirmed, had.Granted)
 	c.addTenants(d.Tenants, had.Lists != nil)
 	addIDs(&c, entries)
 	c.addNumbers(had.Numbers)
