@@ -84,7 +84,7 @@ func (r release) before(other release) bool {
 }
 
 var (
-	redisServer  = product{"Redis", release{6, 2}, release{7, 0}, release{8, 0}}
+	redisServer  = product{"Redis", release{6, 2}, release{6, 2}, release{8, 0}}
 	valkeyServer = product{"Valkey", release{7, 2}, release{8, 1}, release{9, 1}}
 )
 

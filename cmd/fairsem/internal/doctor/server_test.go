@@ -25,14 +25,14 @@ func TestVersionsAreJudgedByWhatWasTested(t *testing.T) {
 		says string
 	}{
 		{"redis_version:6.0.16", Fail, "Redis 6.0.16 lacks required commands"},
-		{"redis_version:6.2.14", Warn, "older than what was tested"},
+		{"redis_version:6.2.14", OK, "Redis 6.2.14"},
 		{"redis_version:7.0.15", OK, "Redis 7.0.15"},
 		{"redis_version:8.6.1", OK, "Redis 8.6.1"},
 		{"redis_version:9.0.0", Warn, "newer"},
 		{"redis_version:255.255.255", Warn, "newer"},
 		{"redis_version:x", Warn, "unknown version"},
 		{"redis_version:", Warn, "unknown version"},
-		{"redis_version:7.2.4\nserver_name:valkey\nvalkey_version:7.2.5", Warn, "Valkey 7.2.5 is older"},
+		{"redis_version:7.2.4\nserver_name:valkey\nvalkey_version:7.2.5", Warn, "Valkey 7.2.5 is older than what was tested"},
 		{"redis_version:7.2.4\nserver_name:valkey\nvalkey_version:8.1.1", OK, "Valkey 8.1.1"},
 		{"redis_version:7.2.4\nserver_name:valkey\nvalkey_version:10.0.0", Warn, "Valkey 10.0.0 is newer"},
 		{"redis_version:7.4.0\ndragonfly_version:df-v1.27", Warn, "Dragonfly"},
