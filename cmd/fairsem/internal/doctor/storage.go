@@ -99,11 +99,19 @@ func judgePersistence(info, set map[string]string, now time.Time) Finding {
 
 // lastSave says when the last snapshot was taken. A server that has taken none reports the time of its start.
 func lastSave(info map[string]string, now time.Time) string {
-	if saves := info["rdb_saves"]; saves == "0" || saves == "" && info["rdb_last_bgsave_time_sec"] == "-1" { // rdb_saves is of Redis 7.0
+	saved, _ := strconv.ParseInt(info["rdb_last_save_time"], 10, 64) // 0 is long ago
+	saves, counts := info["rdb_saves"]                               // Redis 6.2 does not count them
+	if saves == "0" || !counts && saved <= startedAt(info) {
 		return "none since the server was started"
 	}
-	saved, _ := strconv.ParseInt(info["rdb_last_save_time"], 10, 64) // 0 is long ago
 	return fmt.Sprintf("the last %s ago", text.Ago(now.Sub(time.Unix(saved, 0))))
+}
+
+// startedAt returns when the server was started, by its own clock, in seconds. INFO reports that only as an age.
+func startedAt(info map[string]string) int64 {
+	us, _ := strconv.ParseInt(info["server_time_usec"], 10, 64)
+	uptime, _ := strconv.ParseInt(info["uptime_in_seconds"], 10, 64)
+	return us/int64(time.Second/time.Microsecond) - uptime
 }
 
 // writes checks that the server could write its files: without that it may refuse writes.
