@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -70,7 +71,15 @@ func (d *deployment) start(folder string) (err error) {
 		}
 		return d.startServer(d.clock.env())
 	}
-	return d.startServer(nil, "--enable-debug-command", "local")
+	return d.startServer(nil, debugArgs(redisVersion(context.Background()))...)
+}
+
+// debugArgs allow DEBUG. Redis before 7 allows it anyway, and does not start with a setting that it does not know.
+func debugArgs(version string) []string {
+	if strings.HasPrefix(version, "Redis server v=6.") {
+		return nil
+	}
+	return []string{"--enable-debug-command", "local"}
 }
 
 // The workers have their own user, so that faults can change its rights without affecting others. It is on the command line, so

@@ -50,7 +50,7 @@ func (env *environment) awaitSeat(holders, waiters int64) (ends time.Time, err e
 	err = await(func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		list, err := env.deployment.monitor.EvalRO(ctx, seatScript, []string{keyOf(seatName, protocol.Owner), keyOf(seatName, protocol.Queue), keyOf(seatName, protocol.Timeout)}).Slice()
+		list, err := evalRO(ctx, env.deployment.monitor, seatScript, []string{keyOf(seatName, protocol.Owner), keyOf(seatName, protocol.Queue), keyOf(seatName, protocol.Timeout)}).Slice()
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fairsem/fairsem/internal/failure"
 	"github.com/fairsem/fairsem/internal/history"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
@@ -92,7 +93,7 @@ func (m *monitor) read(name string, limit int64) {
 	defer cancel()
 	keys := []string{keyOf(name, protocol.Owner), keyOf(name, protocol.Queue), keyOf(name, protocol.Weight), keyOf(name, protocol.NumbersKey)}
 	asked := history.Now()
-	list, err := m.rdb.EvalRO(ctx, readScript, keys).Slice()
+	list, err := evalRO(ctx, m.rdb, readScript, keys).Slice()
 	if cluster, ok := m.rdb.(*redis.ClusterClient); ok && err != nil {
 		cluster.ReloadState(ctx)
 	}
@@ -102,6 +103,16 @@ func (m *monitor) read(name string, limit int64) {
 	units, _ := list[0].(int64)
 	m.recordSame(name, texts(list[3]))
 	m.record(name, limit, units, texts(list[1]), texts(list[2]), asked)
+}
+
+// evalRO executes a script that only reads, with EVAL_RO where the server has that: it is answered during a CLIENT PAUSE of writes, too.
+// Redis has it since version 7.
+func evalRO(ctx context.Context, rdb redis.UniversalClient, script string, keys []string) *redis.Cmd {
+	reply := rdb.EvalRO(ctx, script, keys)
+	if failure.UnknownCommand(reply.Err(), "eval_ro") {
+		reply = rdb.Eval(ctx, script, keys)
+	}
+	return reply
 }
 
 func texts(list any) []string {
