@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -112,7 +114,13 @@ func TestCtrlZStopsTheJobAndFgContinuesIt(t *testing.T) {
 	sh.press("one\n")
 	sh.await("first one")
 	for range 2 {
-		sh.press("\x1a")
+		require.Eventually(t, func() bool {
+			if strings.Contains(sh.String(), "Stopped") {
+				return true
+			}
+			sh.press("\x1a") // one that comes before fg has continued all of the job is lost
+			return false
+		}, time.Minute, time.Second/4)
 		sh.await("Stopped")
 		sh.await("ready> ")
 		sh.press("fg\n")
@@ -123,6 +131,31 @@ func TestCtrlZStopsTheJobAndFgContinuesIt(t *testing.T) {
 	sh.await("ready> ")
 	sh.press("echo code=$?\n")
 	sh.await("code=6")
+}
+
+// A Ctrl-Z right after fg left a job that ran with a command that did not, and that no key could stop or continue.
+func TestAJobWhoseCommandIsStoppedAlreadyStopsToo(t *testing.T) {
+	s := newStation(t)
+	file := filepath.Join(t.TempDir(), "pids")
+	sh := s.shell(bash...)
+	sh.press(`fairsem run n --limit 1 --ttl 1h -c 'echo $$ $PPID >` + file + `; read a; echo "got $a"'` + "\n")
+	var command, job int
+	_, err := fmt.Sscan(awaitFile(t, file), &command, &job)
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(command, syscall.SIGSTOP))
+	require.Eventually(t, func() bool {
+		if strings.Contains(sh.String(), "[1]+  Stopped") { // the name of the directory has that word too
+			return true
+		}
+		_ = syscall.Kill(job, syscall.SIGTSTP) // one that comes before the job has seen its command stop is lost
+		return false
+	}, time.Minute, time.Second)
+	sh.await("ready> ")
+	sh.press("fg\n")
+	sh.await("fairsem run")
+	sh.press("it\n")
+	sh.await("got it")
+	sh.await("ready> ")
 }
 
 // Ctrl-Z reaches the inner command alone: each run has to stop after what it runs.

@@ -28,6 +28,7 @@ type child struct {
 	pid           int
 	states        chan syscall.WaitStatus // each stop, and last the end
 	usesTerminal  bool
+	stopped       bool      // and not continued since by this process
 	terminalSince time.Time // when it got the terminal last
 }
 
@@ -81,6 +82,9 @@ func (c *child) wait() {
 // signal sends s to the whole group, and reports whether the signal may have reached a process. A group that is gone
 // needs none.
 func (c *child) signal(s os.Signal) (reached bool) {
+	if s == syscall.SIGCONT {
+		c.stopped = false
+	}
 	return syscall.Kill(-c.pid, s.(syscall.Signal)) != syscall.EPERM
 }
 

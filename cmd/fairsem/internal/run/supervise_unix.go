@@ -112,6 +112,7 @@ func (s *supervisor) supervise() int {
 			if !state.Stopped() {
 				return codeOf(state)
 			}
+			s.child.stopped = true
 			s.stopped(state.StopSignal())
 		case sig := <-s.signals:
 			s.send(sig)
@@ -140,7 +141,13 @@ func (s *supervisor) control(sig os.Signal) {
 	if sig == syscall.SIGCONT && s.child.usesTerminal {
 		s.child.giveTerminal()
 	}
+	already := s.child.stopped
 	s.child.signal(sig)
+	if sig == syscall.SIGTSTP && already {
+		// It will not stop once more, so this job would not stop after it. A Ctrl-Z right after fg comes here: the kernel drops a
+		// SIGCONT that this process has not handled yet.
+		s.stopped(syscall.SIGTSTP)
+	}
 }
 
 // stopped gives the child the terminal if that is what stopped it. Otherwise this job stops like the child, unless only
