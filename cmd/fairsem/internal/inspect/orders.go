@@ -47,6 +47,6 @@ func share(r Rated) float64 {
 // Shows reports whether a name, as it is on the screen, contains the typed text, whatever the case. That text can begin with a
 // mark, which alone would be escaped, but is not within a name.
 func Shows(name, typed string) bool {
-	name = strings.ToLower(text.Clean(name))
-	return strings.Contains(name, strings.ToLower(typed)) || strings.Contains(name, strings.ToLower(text.Clean(typed)))
+	name = strings.ToLower(text.Distinct(name))
+	return strings.Contains(name, strings.ToLower(typed)) || strings.Contains(name, strings.ToLower(text.Distinct(typed)))
 }

@@ -23,7 +23,7 @@ func Detail(d inspect.Detail, width int) string {
 		}
 		b.WriteString(s + "\n")
 	}
-	line(screen.Bold.Render(text.Clean(d.Name)))
+	line(screen.Bold.Render(text.Distinct(d.Name)))
 	line(bar(d.Status, 20), Used(d.Status)+" in use", queueSummary(d))
 	line(screen.Faint.Render(limitLine(d.Status)))
 	line(screen.Faint.Render(history(d.Status)))

@@ -45,6 +45,18 @@ POSITION  WAITER       UNITS  WAITED  EXPIRES  ID
 `, ansi.Strip(Detail(crowd(), 80)))
 }
 
+// A newline looked like a backslash and an n, so the heading said two things.
+func TestNoTwoNamesHaveTheSameHeading(t *testing.T) {
+	d := crowd()
+	seen := make(map[string]bool)
+	for _, name := range []string{"a\nb", `a\nb`, `a\\nb`, "a\xffb", `a\xffb`} {
+		d.Name = name
+		heading, _, _ := strings.Cut(ansi.Strip(Detail(d, 80)), "\n")
+		assert.False(t, seen[heading], heading)
+		seen[heading] = true
+	}
+}
+
 // The pace of a name is that of all its tenants. It says nothing about a call of one of them.
 func TestExpectedWaitIsShownOnlyWhereTenantsDoNotShareTheName(t *testing.T) {
 	d := crowd()

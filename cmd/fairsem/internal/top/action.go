@@ -67,7 +67,7 @@ func (a action) evict(ctx context.Context, s source) error {
 
 // question states the present state, and asks. now is the last status of the name; t is the ticket to evict.
 func (a action) question(now fairsem.Status, t ticket) string {
-	name := short(a.name)
+	name := shortName(a.name)
 	switch a.verb {
 	case resize:
 		return fmt.Sprintf("Set the limit of %s to %d? It is %d now, with %d in use and %d waiting.%s%s",
@@ -113,7 +113,7 @@ func forgets(now fairsem.Status) string {
 
 // outcome describes the result.
 func (d done) outcome() notice {
-	name := short(d.name)
+	name := shortName(d.name)
 	if d.err != nil {
 		return d.failure(name)
 	}

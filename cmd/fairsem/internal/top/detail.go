@@ -130,7 +130,7 @@ func tokenCell(t ticket, width int, p paint) string {
 // summary begins with what matters most: its end may be beyond the screen.
 func (d *detail) summary(p paint) string {
 	const barWidth = 16
-	parts := []string{p.strong.Render(short(d.Name)), bar(d.Status, barWidth, p) + " " + p.text.Render(inUse(d.Status))}
+	parts := []string{p.strong.Render(shortName(d.Name)), bar(d.Status, barWidth, p) + " " + p.text.Render(inUse(d.Status))}
 	if special := notes(d.Status); special != "" {
 		if d.Pinned {
 			special += ", declared " + declared(d.Status)

@@ -35,8 +35,14 @@ func declared(s fairsem.Status) string {
 	return strconv.FormatInt(s.Declared, 10)
 }
 
-// short shortens a name for a sentence.
-func short(name string) string { return text.Cut(text.Clean(name), 40, "…") }
+// mostInSentence is how much of a text from elsewhere a sentence contains.
+const mostInSentence = 40
+
+// short shortens a label or a filter for a sentence.
+func short(s string) string { return text.Cut(text.Clean(s), mostInSentence, "…") }
+
+// shortName shortens a name for a sentence, written as in the table.
+func shortName(name string) string { return text.Cut(text.Distinct(name), mostInSentence, "…") }
 
 // plainly is an error on one line, for people. A network error is reduced to its cause.
 func plainly(err error) string {

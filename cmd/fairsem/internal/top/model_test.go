@@ -615,6 +615,20 @@ func (b *bench) fits(width, height int) {
 	}
 }
 
+// The rows of "a\\nb" and of a name with a newline were the same, and so was the question before a pause.
+func TestNoTwoNamesLookTheSameInTheTableAndInAQuestion(t *testing.T) {
+	t.Parallel()
+	backslash, newline := api, api
+	backslash.Name, newline.Name = `a\nb`, "a\nb"
+	b := newBench(t, Options{}, backslash, newline)
+	b.row(`a\nb `)
+	b.row(`a\\nb `)
+	b.press("p")
+	b.sees(`Pause a\nb?`)
+	b.press("n<down>p")
+	b.sees(`Pause a\\nb?`)
+}
+
 func TestAQuestionOnATinyScreenShowsHowToAnswer(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, Options{})

@@ -128,7 +128,7 @@ func (m model) change(msg tea.KeyPressMsg) model {
 		m.prompt = confirmPrompt(action{verb: pause, name: now.Name})
 	case key.Matches(msg, bindings.resume):
 		if !now.Pinned {
-			return m.notify(short(now.Name)+" has no limit set by hand", true)
+			return m.notify(shortName(now.Name)+" has no limit set by hand", true)
 		}
 		m.prompt = confirmPrompt(action{verb: resume, name: now.Name})
 	case !m.inside:

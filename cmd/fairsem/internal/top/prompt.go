@@ -80,5 +80,5 @@ func wrap(s string, width int, style lipgloss.Style) []string {
 // limitQuestion asks for a new limit, with the present state.
 func limitQuestion(now fairsem.Status) string {
 	return fmt.Sprintf("Resize %s: the limit is %d now, with %d in use and %d waiting; %s was declared.",
-		short(now.Name), now.Limit, now.Used, now.Waiting, declared(now))
+		shortName(now.Name), now.Limit, now.Used, now.Waiting, declared(now))
 }

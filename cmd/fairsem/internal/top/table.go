@@ -37,7 +37,7 @@ func (n *names) update(at time.Time, all []fairsem.Status) {
 	n.all = n.trend.add(at, all)
 	n.nameWidth, n.usedWidth = nameLeast, len("▾IN USE")-2
 	for _, s := range all {
-		n.nameWidth = max(n.nameWidth, text.Columns(text.Clean(s.Name)))
+		n.nameWidth = max(n.nameWidth, text.Columns(text.Distinct(s.Name)))
 		n.usedWidth = max(n.usedWidth, len(inUse(s)))
 	}
 	n.arrange()
@@ -91,7 +91,7 @@ const (
 
 func (n *names) columns() []column[row] {
 	return []column[row]{
-		{title: n.title("name", "NAME"), gap: 1, min: nameLeast, max: min(n.nameWidth, nameMost), text: func(r row) string { return text.Clean(r.Name) }},
+		{title: n.title("name", "NAME"), gap: 1, min: nameLeast, max: min(n.nameWidth, nameMost), text: func(r row) string { return text.Distinct(r.Name) }},
 		{gap: 2, min: barLeast, max: barMost, rank: 5, cell: func(r row, width int, p paint) string { return bar(r.Status, width, p) }},
 		{title: n.title("used", "IN USE"), right: true, gap: 1, min: n.usedWidth, text: func(r row) string { return inUse(r.Status) }},
 		{title: n.title("waiting", "WAITING"), right: true, gap: 1, min: 8, rank: 1, cell: waitingCell},
