@@ -62,7 +62,7 @@ func TestOnATerminalThereAreColoursAndEveryLineFits(t *testing.T) {
 			text := tty.finish(cmd, 0)
 			if args[len(args)-1] == "--json" {
 				width = len(text) // nothing cuts JSON
-			} else {
+			} else if width > 20 || args[0] == "show" { // a list so narrow has no bar
 				assert.Regexp(t, `\x1b\[3[0-9]m`, text, "a colour")
 			}
 			requireShown(t, text, width)

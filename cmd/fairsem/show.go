@@ -32,8 +32,8 @@ func newShow() *cobra.Command {
 of its process (host:pid unless the process sets another; ? if it cannot be read, or the
 process has been silent for long), the units, since when by the clock of the server, how
 soon the lease expires unless it is renewed, and the id for fairsem evict. On a terminal
-the id is shortened, which evict accepts; elsewhere nothing is cut. Where units have
-numbers, so have their holders. If calls name tenants, each has its tenant, and a table
+the id is shortened, which evict accepts, and a narrow one lacks columns, the token
+first; elsewhere nothing is cut. Where units have numbers, so have their holders. If calls name tenants, each has its tenant, and a table
 lists the tenants that hold or wait: the units in use, the share, the limit of the
 tenant, its waiters, and how long the first of them has waited. Tenants can contain any
 bytes: they are written with escapes such as \x1b, and \\ for a backslash, in quotes

@@ -13,14 +13,21 @@ type column struct {
 	Head  string
 	Right bool // aligned to the right, like numbers
 	Cut   bool // gives way where the terminal is too narrow; its cells have no escape sequences
+	Rank  int  // the highest ones are left out first where there is no room for all; 0: never
 }
 
-// least is the width that a column keeps when it is cut.
-const least = 8
+const (
+	least  = 8  // the width that a column keeps when it is cut
+	enough = 12 // the width that it keeps while another column can be left out
+)
 
 // layOut returns one line for the headings and one for each row, each with its end. Where they do not fit width
-// the columns that may be cut are, evenly, and then the lines; a width of 0 cuts nothing. Cells are clean.
+// the columns that may be cut are, evenly, then whole columns are left out, and in the end the lines are cut; a width of 0 cuts nothing.
+// Cells are clean.
 func layOut(columns []column, rows [][]string, width int) string {
+	if width > 0 {
+		columns, rows = fitting(columns, rows, width)
+	}
 	if excess := fullWidth(columns, rows) - width; width > 0 && excess > 0 {
 		rows = narrowed(columns, rows, excess)
 	}
@@ -53,6 +60,42 @@ func join(columns []column, row []string, widths []int) string {
 		line.WriteString(text.Pad(cell, widths[i], columns[i].Right))
 	}
 	return line.String()
+}
+
+// fitting leaves out the columns for which there is no room, although others are cut. A line that is cut at its end loses the column that
+// happens to be the last, which can be the id that people came for.
+func fitting(columns []column, rows [][]string, width int) ([]column, [][]string) {
+	for leastWidth(columns, rows) > width {
+		last := 0
+		for i, c := range columns {
+			if c.Rank > columns[last].Rank {
+				last = i
+			}
+		}
+		if columns[last].Rank == 0 {
+			break
+		}
+		columns, rows = without(columns, last), slices.Clone(rows)
+		for r, row := range rows {
+			rows[r] = without(row, last)
+		}
+	}
+	return columns, rows
+}
+
+// without returns all but the element i.
+func without[T any](all []T, i int) []T { return slices.Concat(all[:i], all[i+1:]) }
+
+// leastWidth is how wide the lines are if the columns that may be cut have what is enough.
+func leastWidth(columns []column, rows [][]string) int {
+	all := gap * (len(columns) - 1)
+	for i, w := range widths(columns, rows) {
+		if columns[i].Cut {
+			w = min(w, enough)
+		}
+		all += w
+	}
+	return all
 }
 
 // fullWidth is how wide the lines are if nothing is cut.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"charm.land/lipgloss/v2"
+
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/screen"
@@ -24,12 +26,17 @@ func Detail(d inspect.Detail, width int) string {
 		b.WriteString(s + "\n")
 	}
 	line(screen.Bold.Render(text.Distinct(d.Name)))
-	line(bar(d.Status, 20), Used(d.Status)+" in use", queueSummary(d))
-	line(screen.Faint.Render(limitLine(d.Status)))
-	line(screen.Faint.Render(history(d.Status)))
+	sentence := func(s string, style lipgloss.Style) {
+		for _, part := range wrapped(s, width) {
+			line(style.Render(part))
+		}
+	}
+	sentence(bar(d.Status, 20)+"  "+Used(d.Status)+" in use  "+queueSummary(d), lipgloss.NewStyle())
+	sentence(limitLine(d.Status), screen.Faint)
+	sentence(history(d.Status), screen.Faint)
 	if of := d.Tenants; of.Err != nil {
 		line()
-		line("the tenants are not known: " + text.Clean(of.Err.Error()))
+		sentence("the tenants are not known: "+text.Clean(of.Err.Error()), lipgloss.NewStyle())
 	} else if len(of.All) > 0 {
 		line()
 		b.WriteString(tenants(of.All, width))
@@ -48,6 +55,14 @@ func Detail(d inspect.Detail, width int) string {
 		more(line, d.MoreWaiters)
 	}
 	return b.String()
+}
+
+// wrapped are the lines of a sentence on a terminal of so many columns: cut, it would lose its point.
+func wrapped(s string, width int) []string {
+	if width > 0 {
+		s = text.Wrap(s, width)
+	}
+	return strings.Split(s, "\n")
 }
 
 func more(line func(...string), n int64) {
@@ -104,14 +119,14 @@ func history(d fairsem.Status) string {
 
 // Holders returns a table of them; now is the time of the server. On a terminal, which has a width, the ids are short.
 func Holders(holders []fairsem.Ticket, now time.Time, width int) string {
-	columns := []column{{Head: "HOLDER", Cut: true}, {Head: "UNITS", Right: true}, {Head: "HELD", Right: true},
-		{Head: "EXPIRES", Right: true}, {Head: "TOKEN", Right: true}}
+	columns := []column{{Head: "HOLDER", Cut: true}, {Head: "UNITS", Right: true, Rank: 4}, {Head: "HELD", Right: true, Rank: 3},
+		{Head: "EXPIRES", Right: true, Rank: 5}, {Head: "TOKEN", Right: true, Rank: 6}}
 	rows := make([][]string, len(holders))
 	for i, t := range holders {
 		rows[i] = []string{Label(t), number(t.Weight), text.Ago(inspect.Since(now, t)), text.Ago(t.ExpiresIn), number(t.Token)}
 	}
 	if Numbered(holders) {
-		columns = append(columns, column{Head: "NUMBERS", Cut: true})
+		columns = append(columns, column{Head: "NUMBERS", Cut: true, Rank: 2})
 		for i, t := range holders {
 			rows[i] = append(rows[i], Numbers(t))
 		}
@@ -145,8 +160,8 @@ func Numbers(t fairsem.Ticket) string {
 
 // Waiters is like Holders; positions are those in the queue, nil being from the first on.
 func Waiters(waiters []fairsem.Ticket, positions []int, now time.Time, width int) string {
-	columns := []column{{Head: "POSITION", Right: true}, {Head: "WAITER", Cut: true}, {Head: "UNITS", Right: true}, {Head: "WAITED", Right: true},
-		{Head: "EXPIRES", Right: true}}
+	columns := []column{{Head: "POSITION", Right: true}, {Head: "WAITER", Cut: true}, {Head: "UNITS", Right: true, Rank: 4},
+		{Head: "WAITED", Right: true, Rank: 3}, {Head: "EXPIRES", Right: true, Rank: 5}}
 	rows := make([][]string, len(waiters))
 	for i, t := range waiters {
 		position := i + 1
@@ -167,7 +182,7 @@ func withIDs(columns []column, rows [][]string, tickets []fairsem.Ticket, width 
 	}
 	shared := slices.ContainsFunc(tickets, func(t fairsem.Ticket) bool { return t.Tenant != "" })
 	if shared {
-		columns = append(columns, column{Head: "TENANT", Cut: true})
+		columns = append(columns, column{Head: "TENANT", Cut: true, Rank: 1})
 	}
 	columns = append(columns, column{Head: "ID", Cut: true})
 	for i, t := range tickets {
@@ -181,8 +196,8 @@ func withIDs(columns []column, rows [][]string, tickets []fairsem.Ticket, width 
 
 // tenants returns a table of them.
 func tenants(all []fairsem.Tenant, width int) string {
-	columns := []column{{Head: "TENANT", Cut: true}, {Head: "USED", Right: true}, {Head: "SHARE", Right: true}, {Head: "LIMIT", Right: true},
-		{Head: "WAITING", Right: true}, {Head: "OLDEST", Right: true}}
+	columns := []column{{Head: "TENANT", Cut: true}, {Head: "USED", Right: true}, {Head: "SHARE", Right: true, Rank: 3}, {Head: "LIMIT", Right: true, Rank: 2},
+		{Head: "WAITING", Right: true}, {Head: "OLDEST", Right: true, Rank: 1}}
 	rows := make([][]string, len(all))
 	for i, t := range all {
 		rows[i] = []string{text.Word(t.Name), number(t.Used), number(t.Share), TenantLimit(t), number(t.Waiting), TenantWait(t)}

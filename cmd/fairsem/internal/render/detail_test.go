@@ -120,6 +120,46 @@ func TestNoLineIsWiderThanTheTerminal(t *testing.T) {
 	}
 }
 
+// The lines were cut at their ends, where the ids are and what ends a pause.
+func TestOnANarrowTerminalColumnsAreLeftOutAndNeverTheIDs(t *testing.T) {
+	d := crowd()
+	d.Holders[1].ID = "another"
+	assert.Equal(t, `HOLDER     UNITS  HELD  EXPIRES  ID
+host-1:77      3   12s     8.0s  k3X-9Q:1
+?              2    0s       0s  another
+`, ansi.Strip(Holders(d.Holders, d.At, 50)), "without the token")
+	assert.Equal(t, `POSITION  WAITER       UNITS  WAITED  EXPIRES  ID
+       1  host-2:\a78      5   1m05s     9.0s  k3X-9Q:2
+`, ansi.Strip(Waiters(d.Waiters, nil, d.At, 60)))
+	for i := range d.Holders {
+		d.Holders[i].Label = strings.Repeat("label ", 9)
+		d.Holders[i].Tenant = strings.Repeat("tenant", 9)
+		d.Holders[i].Numbers = []int64{1, 3, 5, 7, 9, 11, 13}
+	}
+	assert.Equal(t, `HOLDER         HELD  NUMBERS        TENANT          ID
+label label …   12s  1,3,5,7,9,11…  tenanttenantt…  k3X-9Q:1
+label label …    0s  1,3,5,7,9,11…  tenanttenantt…  another
+`, ansi.Strip(Holders(d.Holders, d.At, 60)))
+	assert.Equal(t, `HOLDER          TENANT          ID
+label label l…  tenanttenantt…  k3X-9Q:1
+label label l…  tenanttenantt…  another
+`, ansi.Strip(Holders(d.Holders, d.At, 40)))
+}
+
+func TestOnANarrowTerminalSentencesAreWrapped(t *testing.T) {
+	d := crowd()
+	d.Limit = 0
+	text := ansi.Strip(Detail(d, 40))
+	assert.Contains(t, text, `
+████████████████████  5/0 in use  9
+waiting, the oldest for 1m05s
+paused: nothing is granted until it is
+resumed or resized; the declared limit
+is 3
+12 granted so far, 1 expired
+`)
+}
+
 func TestAPauseAndARateAreShown(t *testing.T) {
 	d := crowd()
 	d.Limit = 0

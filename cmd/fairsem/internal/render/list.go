@@ -31,10 +31,10 @@ func ListJSON(all []fairsem.Status) string {
 	return lines.String()
 }
 
-// listTable is for a terminal of so many columns. No row is longer; names are cut.
+// listTable is for a terminal of so many columns. No row is longer: names are cut, and columns are left out, the bar first.
 func listTable(all []fairsem.Status, width int) string {
-	columns := []column{{Head: "NAME", Cut: true}, {}, {Head: "USED", Right: true}, {Head: "WAITING", Right: true},
-		{Head: "OLDEST", Right: true}, {Head: "EXPIRED", Right: true}, {Head: "NOTE"}}
+	columns := []column{{Head: "NAME", Cut: true}, {Rank: 4}, {Head: "USED", Right: true}, {Head: "WAITING", Right: true, Rank: 1},
+		{Head: "OLDEST", Right: true, Rank: 2}, {Head: "EXPIRED", Right: true, Rank: 3}, {Head: "NOTE"}}
 	rows := make([][]string, len(all))
 	for i, s := range all {
 		rows[i] = []string{text.Distinct(s.Name), bar(s, barWidth(width)), Used(s), warn(s.Waiting), oldest(s), warn(s.Expired), note(s)}

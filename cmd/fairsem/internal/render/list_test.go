@@ -28,6 +28,22 @@ func TestATableShowsTheUseAndNotes(t *testing.T) {
 		``}, "\n"), ansi.Strip(listTable(listed, 95)))
 }
 
+// The notes were cut off, and with them what a name is: paused, pinned or a rate.
+func TestOnANarrowTerminalColumnsAreLeftOutAndNeverTheNotes(t *testing.T) {
+	assert.Equal(t, `NAME              USED  WAITING  OLDEST  NOTE
+staging          20/20        7   3m05s
+a name with sp…    1/4        0       -
+stopped            2/0        1      0s  paused
+calls            0/100        0       -  pinned, rate 100/1m
+`, ansi.Strip(listTable(listed, 60)))
+	assert.Equal(t, `NAME           USED  NOTE
+staging       20/20
+a name with…    1/4
+stopped         2/0  paused
+calls         0/100  pinned, rate 100/1m
+`, ansi.Strip(listTable(listed, 40)))
+}
+
 func TestWithoutATerminalEveryRowHasTheSameFields(t *testing.T) {
 	text := ansi.Strip(plainList(listed))
 	var got [][]string
