@@ -74,11 +74,13 @@ group, is another user's or has no /bin/sh goes on while the units expire.
 
 With --json each event is a JSON object, a line of standard error, with time, event and
 name: granted with id, tenant, token, weight, numbers and waited_ms; started with pid;
-ended with exit; released; lost with reason, which is evicted or expired; and warning
-with message. If CMD did not run, or did not end by itself, the last one is stopped, by
-a signal, or failed, with exit, message and maybe reason. A field other than exit is
-missing if it is 0 or empty. What is not UTF-8 is also there as name_base64, id_base64
-or tenant_base64.
+ended with exit, which is 128+n if signal n ended CMD, also one that was passed on;
+released, which is then the last one; lost with reason, which is evicted or expired; and
+warning with message. After a loss there is no released. If CMD was not started, or was
+ended because the permit was lost, the last one is failed, or stopped if a signal ended
+the wait, with exit, message and maybe reason. A field other than exit is missing if it
+is 0 or empty. What is not UTF-8 is also there as name_base64, id_base64 or
+tenant_base64.
 
 Exit code: that of CMD; 128+n if signal n killed it, or stopped the wait; 75 if the permit
 was not acquired (-E changes it; with -E 0 only --json reports that), 76 if it was lost,

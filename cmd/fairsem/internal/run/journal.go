@@ -110,8 +110,8 @@ func (j *journal) warn(format string, args ...any) {
 	j.write(fmt.Appendf(nil, "fairsem: warning: %s\n", text.Clean(message)))
 }
 
-// conclude reports as JSON, if that is requested, why the command did not run or did not end by itself, and returns only
-// the exit code.
+// conclude reports as JSON, if that is requested, why the command was not started or was ended after a loss, and returns
+// only the exit code.
 func (j *journal) conclude(err error) error {
 	var coded *exit.Error
 	if err == nil || errors.As(err, &coded) && coded.Err == nil {
