@@ -35,6 +35,9 @@ func (c *connection) keys() string { return cmp.Or(c.prefix, os.Getenv(prefixVar
 // urlVariable is the environment variable that names the server, with its password.
 const urlVariable = "REDIS_URL"
 
+// tenantVariable is an environment variable that run and limit always set for their command, if only to nothing.
+const tenantVariable = "FAIRSEM_TENANT"
+
 // server returns the server that is named by flag or variable, or an error of usage.
 func (c *connection) server() (*dial.Server, error) {
 	source := urlVariable
@@ -42,6 +45,9 @@ func (c *connection) server() (*dial.Server, error) {
 		source = "--redis"
 	}
 	rawURL := cmp.Or(c.redis, os.Getenv(urlVariable))
+	if _, nested := os.LookupEnv(tenantVariable); nested && rawURL == "" {
+		return nil, exit.Usagef("the server is missing: the fairsem run or limit around this command passes REDIS_URL on only with --pass-redis-url; give it that, or --redis URL here")
+	}
 	if rawURL == "" {
 		return nil, exit.Usagef("the server is missing: give --redis URL or set REDIS_URL")
 	}
