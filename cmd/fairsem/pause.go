@@ -39,7 +39,7 @@ line; 75 if permits were still held when --wait was over, and it stays paused; 1
 the server did not answer, which can be after the pause; 128+n if signal n stopped it, which ends no pause.`,
 		Example: `  fairsem pause staging
   fairsem pause staging --yes --wait=10m && ./migrate; fairsem resume staging --yes`,
-		Args:              oneName,
+		Args:              o.nameOnly,
 		ValidArgsFunction: completeNames,
 		RunE:              ownFailure(o.run),
 	}
@@ -48,6 +48,16 @@ the server did not answer, which can be after the pause; 128+n if signal n stopp
 	cmd.Flags().DurationVar(&o.wait, "wait", 0, "wait until no permit is held, with =`DURATION` for at most that long")
 	cmd.Flags().Lookup("wait").NoOptDefVal = "0s"
 	return cmd
+}
+
+// nameOnly is oneName, which says how to write a bound of --wait: after a space it is an argument of its own.
+func (o *pauseOptions) nameOnly(cmd *cobra.Command, args []string) error {
+	for _, arg := range args {
+		if _, err := time.ParseDuration(arg); err == nil && len(args) > 1 && cmd.Flags().Changed("wait") {
+			return exit.Usagef("%q is one argument too many: write --wait=%s to wait for that long", arg, arg)
+		}
+	}
+	return oneName(cmd, args)
 }
 
 func (o *pauseOptions) run(cmd *cobra.Command) error {

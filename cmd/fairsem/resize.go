@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
+	"strconv"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/change"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
@@ -39,8 +42,20 @@ wrong command line, 125 if the server did not answer, 128+n if signal n stopped 
 		}),
 	}
 	o.flags(cmd)
+	cmd.SetFlagErrorFunc(wrongLimit)
 	cmd.Flags().BoolVar(&fresh, "new", false, "even if Redis does not know NAME")
 	return cmd
+}
+
+// wrongLimit is wrongFlag for a command whose LIMIT, if it is below 0, looks like a flag.
+func wrongLimit(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		if limit, bad := strconv.ParseUint(unknown.GetSpecifiedShortnames(), 10, 64); bad == nil {
+			return exit.Usagef("LIMIT -%d is below 1", limit)
+		}
+	}
+	return wrongFlag(asArgument)(cmd, err)
 }
 
 func nameAndLimit(_ *cobra.Command, args []string) error {

@@ -37,7 +37,7 @@ that died are released by themselves. Redis stores the state.`,
 		SilenceUsage:  true,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetFlagErrorFunc(wrongFlag(`to pass it as an argument, put it after "--"`))
+	root.SetFlagErrorFunc(wrongFlag(asArgument))
 	root.SetVersionTemplate("fairsem {{.Version}}\n")
 	addGroup(root, "To share a limit:", newRun(), newLimit())
 	addGroup(root, "To inspect:", newLs(), newShow(), newTop(), newServe(), newDoctor())
@@ -57,6 +57,9 @@ func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
 		root.AddCommand(cmd)
 	}
 }
+
+// asArgument is the advice for commands without an own one.
+const asArgument = `to pass it as an argument, put it after "--"`
 
 // wrongFlag returns a function that explains a wrong flag. advice says how to pass an argument that begins with - and is no flag.
 func wrongFlag(advice string) func(*cobra.Command, error) error {
