@@ -107,8 +107,12 @@ func (h *holder) acquire(ctx context.Context) error {
 	if err != nil && h.permit != nil { // the signal was later than the grant
 		h.release(ctx)
 	}
-	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, fairsem.ErrUnavailable) { // which may wrap a timeout
+	switch {
+	case errors.Is(err, fairsem.ErrUnavailable): // which may wrap a timeout
+	case errors.Is(err, context.DeadlineExceeded):
 		err = fmt.Errorf("%w: %q was not free within %s", fairsem.ErrNotAcquired, request.Name, text.Span(request.Wait))
+	case request.NoWait && errors.Is(err, fairsem.ErrNotAcquired):
+		err = fmt.Errorf("%w: %q is in use or paused, or others wait", fairsem.ErrNotAcquired, request.Name)
 	}
 	return h.waiter.refused(err, "rate limit, which is for fairsem limit")
 }
