@@ -49,6 +49,11 @@ func (p *Page) guard(next http.Handler) http.Handler {
 	})
 }
 
+// changesNothing answers what only a page with a login does. Its address alone may be all that a script knows of this page.
+func changesNothing(w http.ResponseWriter, _ *http.Request) {
+	http.Error(w, "this fairsem serve changes nothing: start it with --allow-writes", http.StatusNotFound)
+}
+
 // crossSite reports whether a page of another site made the browser send the request, if the browser says so. Following a link does
 // not count: then people see where they go, and the other site sees nothing.
 func crossSite(r *http.Request) bool {

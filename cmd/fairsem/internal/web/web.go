@@ -137,6 +137,10 @@ func (p *Page) routes() *http.ServeMux {
 	mux.Handle("GET /static/", http.StripPrefix("/static/", http.FileServerFS(static)))
 	if p.login != nil {
 		p.writeRoutes(mux)
+		return mux
+	}
+	for _, path := range []string{"/login", "/logout", "/act/"} {
+		mux.HandleFunc(path, changesNothing)
 	}
 	return mux
 }

@@ -55,6 +55,7 @@ func TestWithoutATokenNothingCanBeChanged(t *testing.T) {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			answer := s.ask(method, path+"?name=gate&limit=7", "", "Authorization", "Bearer ")
 			assert.Equal(t, http.StatusNotFound, answer.StatusCode, "%s %s", method, path)
+			assert.Equal(t, "this fairsem serve changes nothing: start it with --allow-writes\n", answer.body, "%s %s", method, path)
 		}
 	}
 	for _, path := range []string{"/", "/semaphore?name=gate", "/stream", "/metrics"} {
