@@ -63,7 +63,7 @@ func (o *manOptions) write(cmd *cobra.Command) error {
 		return manual.WriteMan(root, edition, o.dir)
 	}
 	about, rest, err := root.Find(args)
-	if err != nil || len(rest) > 0 || about.Hidden {
+	if err != nil || len(rest) > 0 || about.Hidden || about.IsAdditionalHelpTopicCommand() {
 		return exit.Usagef("unknown command %q", strings.Join(args, " "))
 	}
 	_, err = cmd.OutOrStdout().Write(manual.Man(about, edition))

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/manual"
 )
 
 func newRoot() *cobra.Command {
@@ -45,6 +46,7 @@ that died are released by themselves. Redis stores the state.`,
 	addGroup(root, "To get to know it:", newDemo(), newMan(), newCompletion(), newVersion())
 	root.SetHelpCommandGroupID("To get to know it:")
 	root.AddCommand(newDemoWorker())
+	root.AddCommand(manual.Topics()...)
 	return root
 }
 

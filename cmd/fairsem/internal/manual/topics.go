@@ -1,8 +1,15 @@
 package manual
 
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
 // topic is a section about all commands, in Markdown: a list, and text below it.
 type topic struct {
 	title   string
+	short   string // what it is about, for a list of topics
 	entries []entry
 	text    string
 }
@@ -11,7 +18,7 @@ type topic struct {
 type entry struct{ name, meaning string }
 
 var topics = []topic{
-	{"Servers", []entry{
+	{"Servers", "URLs of servers, for --redis and REDIS_URL", []entry{
 		{"redis://user:password@host:6379/0", "one server, and the number of its database"},
 		{"unix://user:password@/run/redis.sock?db=0", "the same on a Unix socket"},
 		{"cluster://user:password@host:6379?addr=host2:6379", "a cluster"},
@@ -22,7 +29,7 @@ down. A primary of a cluster that is down does not keep commands from the names 
 servers. Credentials of sentinels are ` + "`sentinel_username` and `sentinel_password`" + `. With TLS ` + "`tls_cert` and `tls_key`" + ` name files
 with a certificate of the client and its key, for servers that want one: those with ` + "`tls-auth-clients yes`" + `, which Redis has unless
 it is set. Write special characters of a password as ` + "`%XX`" + `. Other parameters, such as ` + "`read_timeout=5s`" + `, are those of go-redis.`},
-	{"Exit codes", []entry{
+	{"Exit codes", "Exit codes of all commands", []entry{
 		{"0", "It worked."},
 		{"1", "The answer is no: there is no such name or permit, nothing to evict, or a check failed."},
 		{"2", "The command line is wrong. Nothing was sent."},
@@ -32,7 +39,7 @@ it is set. Write special characters of a password as ` + "`%XX`" + `. Other para
 		{"126, 127", "The command of `run` or `limit` cannot be executed, or was not found."},
 		{"128+n", "Signal n ended fairsem, or the command of `run` or `limit`."},
 	}, "Otherwise `run` and `limit` exit with the code of the command that they ran. A standard output that is closed,\nas by `>&-`, counts as `/dev/null`: nothing fails to be written to it."},
-	{"Environment", []entry{
+	{"Environment", "Environment variables that are read, and those that are set", []entry{
 		{"REDIS_URL", "The server, without `--redis`. Other users of the machine can read arguments, but not this. `run` and `limit` do not pass it on to their command, unless `--pass-redis-url` is given."},
 		{"FAIRSEM_PREFIX", "The prefix of every key, without `--prefix`; `fairsem` without either."},
 		{"FAIRSEM_SERVE_TOKEN", "The token of `serve --allow-writes`, without `--token-file`. `run` and `limit` do not pass it on to their command."},
@@ -49,4 +56,42 @@ it is set. Write special characters of a password as ` + "`%XX`" + `. Other para
 		{"FAIRSEM_NUMBERS", "Set by `run`: all numbers of the permit, with spaces between them."},
 		{"SOURCE_DATE_EPOCH", "The date of manual pages, in seconds since 1970. Without it they have none."},
 	}, ""},
+}
+
+// Topics returns a command for each topic. It cannot be run: cobra lists it as a topic of help.
+func Topics() (all []*cobra.Command) {
+	for _, t := range topics {
+		all = append(all, &cobra.Command{Use: anchor(t.title), Short: t.short, Long: t.plain()})
+	}
+	return all
+}
+
+// plain is the text of a topic for a terminal.
+func (t topic) plain() string {
+	var b strings.Builder
+	for _, e := range t.entries {
+		b.WriteString(e.name + "\n" + filled(e.meaning, "    "))
+	}
+	if t.text != "" {
+		b.WriteString("\n" + filled(t.text, ""))
+	}
+	return b.String()
+}
+
+// filled returns s without Markdown in lines that begin with indent. They are broken at spaces alone: half a flag is none.
+func filled(s, indent string) string {
+	const width = 80
+	var lines strings.Builder
+	line := indent
+	for _, word := range strings.Fields(strings.ReplaceAll(s, "`", "")) {
+		if line != indent && len(line)+len(" ")+len(word) > width {
+			lines.WriteString(line + "\n")
+			line = indent
+		}
+		if line != indent {
+			line += " "
+		}
+		line += word
+	}
+	return lines.String() + line + "\n"
 }
