@@ -29,16 +29,19 @@ func newShow() *cobra.Command {
 		Use:   "show NAME",
 		Short: "Show the holders and the queue of a semaphore",
 		Long: `Shows the limit of NAME, the units in use, the holders and the queue. Each has the label
-of its process (host:pid unless the process sets another; ? if it cannot be read, or the
-process has been silent for long), the units, since when by the clock of the server, how
-soon the lease expires unless it is renewed, and the id for fairsem evict. On a terminal
-the id is shortened, which evict accepts, and a narrow one lacks columns, the token
-first; elsewhere nothing is cut. Where units have numbers, so have their holders. If calls name tenants, each has its tenant, and a table
-lists the tenants that hold or wait: the units in use, the share, the limit of the
-tenant, its waiters, and how long the first of them has waited. Tenants can contain any
-bytes: they are written with escapes such as \x1b, and \\ for a backslash, in quotes
-where a shell needs them, and evict --tenant accepts that. The tenant '' is that of
-calls that name none.
+of its process (host:pid unless the process sets another; ? if it cannot be read, the
+process has been silent for long, or Redis lost its state moments ago), the units,
+since when by the clock of the server, how soon the lease expires unless it is renewed,
+and the id for fairsem evict. On a terminal the id is shortened, which evict accepts, and
+a narrow one lacks columns, the token first; elsewhere nothing is cut. Where units have
+numbers, so have their holders.
+
+If calls name tenants, each has its tenant in a column of its own, which the id then
+lacks: --json has the whole id. A table lists the tenants that hold or wait: the units in
+use, the share, the limit of the tenant, its waiters, and how long the first of them has
+waited. Tenants can contain any bytes: they are written with escapes such as \x1b, and \\
+for a backslash, in quotes where a shell needs them, and evict --tenant accepts that. The
+tenant '' is that of calls that name none.
 
 With --json it is one JSON object: the fields of fairsem ls, and held_by and queue,
 lists of objects with id, label, tenant, token or position, weight, since, held_ms or

@@ -221,7 +221,8 @@ func TenantWait(t fairsem.Tenant) string {
 	return text.Ago(t.OldestWait)
 }
 
-// Label is the label of t, or "?" if Redis has forgotten it: the process has been silent for long.
+// Label is the label of t, or "?" if Redis does not have it: the process has been silent for long, or Redis has lost its state, and the
+// process has not sent its label again.
 func Label(t fairsem.Ticket) string {
 	if t.Label == "" {
 		return "?"
