@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -83,8 +84,18 @@ func (o *topOptions) complete(cmd *cobra.Command) error {
 	if _, err = o.connection.server(); err != nil {
 		return err
 	}
-	if o.view.Terminal = cmd.OutOrStdout(); !screen.CanDraw(o.view.Terminal) || !screen.Keyboard() || os.Getenv("TERM") == "dumb" {
+	o.view.Terminal = cmd.OutOrStdout()
+	return checkTerminal(o.view.Terminal)
+}
+
+// checkTerminal refuses what top cannot draw on, or get keys from.
+func checkTerminal(out io.Writer) error {
+	_, terminal := screen.Width(out)
+	switch {
+	case !terminal || !screen.Keyboard():
 		return exit.Usagef("top needs a terminal; use fairsem ls --watch")
+	case !screen.CanDraw(out) || os.Getenv("TERM") == "dumb":
+		return exit.Usagef("top needs a terminal that is not dumb, and TERM is %q; use fairsem ls --watch", os.Getenv("TERM"))
 	}
 	return nil
 }

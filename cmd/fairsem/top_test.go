@@ -368,9 +368,11 @@ func TestTopLeavesTheTerminalAsItWas(t *testing.T) {
 func TestTopNeedsATerminalThatCanDraw(t *testing.T) {
 	t.Parallel()
 	x := newTmux(t, 100, 24, "REDIS_URL=redis://127.0.0.1:1")
-	for _, line := range []string{"TERM=dumb fairsem top", "fairsem top | cat", "fairsem top </dev/null"} {
+	for line, missing := range map[string]string{
+		"TERM=dumb fairsem top": `terminal that is not dumb, and TERM is "dumb"`, "fairsem top | cat": "terminal", "fairsem top </dev/null": "terminal",
+	} {
 		x.enter("clear; set -o pipefail; " + line + "; echo code=$?")
-		x.await("fairsem: top needs a terminal; use fairsem ls --watch", "code=2")
+		x.await("fairsem: top needs a "+missing+"; use fairsem ls --watch", "code=2")
 	}
 	x.enter("clear; fairsem top; echo code=$?")
 	x.await("no Redis at 127.0.0.1:1", "code=125")

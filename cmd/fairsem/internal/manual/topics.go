@@ -45,7 +45,7 @@ it is set. Write special characters of a password as ` + "`%XX`" + `. Other para
 		{"FAIRSEM_SERVE_TOKEN", "The token of `serve --allow-writes`, without `--token-file`. `run` and `limit` do not pass it on to their command."},
 		{"SSL_CERT_FILE", "A file with the certificates of trusted authorities, for a server whose certificate is not signed by a public one."},
 		{"NO_COLOR", "If it is not empty, the output has no colours. In a pipe it has none anyway, also with `CLICOLOR_FORCE`."},
-		{"TERM", "On a `dumb` terminal nothing is drawn: lines are written instead."},
+		{"TERM", "On a `dumb` terminal there are no colours, and nothing is drawn over what is there: `demo` and `--watch` write lines below each other, `run` and `limit` show no position in the queue, and `top` does not start. The tables of `ls` and `show` are those of other terminals."},
 		{"LC_ALL, LC_CTYPE, LANG", "`demo` draws with ASCII alone if the first of them that is not empty is the locale of another encoding than UTF-8."},
 		{"FAIRSEM_NAME", "Set by `run` for its command: the name."},
 		{"FAIRSEM_ID", "Set by `run`: the id of the permit."},
