@@ -33,6 +33,12 @@ when CMD has ended. It then ends what CMD has left in its process group, such as
 processes in the background: with TERM at once, and with KILL after --kill-after. What is
 to continue needs a process group of its own, as by setsid: it is neither ended nor waited
 for. In a script timeout makes one, too, unless it has --foreground or is called by exec.
+If Redis does not answer then, fairsem waits for it for about 3 s, and warns that the
+permit expires.
+
+With --no-wait CMD runs if the units can be granted at once, and fairsem fails otherwise.
+On a server that was just started the first call waits for about a second even so, in
+which clients of before restore their permits.
 
 CMD is executed without a shell, with standard input and output untouched, except that
 those that are closed are /dev/null. Its environment has FAIRSEM_NAME, FAIRSEM_ID,
