@@ -38,8 +38,9 @@ keys.
 New names are found by a scan of all keys of the server, in at most 2 % of its time:
 a minute or so for a million keys. Until the first scan is over, top says so.
 
-If the server does not answer, the last picture stays, marked with its age and the
-error, and polling continues. Where a poll takes long, top polls less often.
+If the server does not answer, the last picture stays, marked with its age and, after
+5 s without an answer, the error, and polling continues. Where a poll takes long, top
+polls less often.
 
 Exit code: 0 when it was ended with q or ctrl-c; 2 for a wrong command line or
 without a terminal, 125 if there is no server when it starts, 128+n if signal n
