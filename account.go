@@ -20,12 +20,14 @@ func (a account) isDefault() bool { return a.share <= 1 && a.limit == 0 }
 // does not say which limit was exceeded.
 func (a account) explain(err error, units, limit int64) error {
 	switch {
+	case errors.Is(err, ErrExceedsLimit) && limit > 0 && units > limit:
+		return fmt.Errorf("%w (%d is more than the limit %d of the name)", err, units, limit)
+	case errors.Is(err, ErrExceedsLimit) && a.share == 0:
+		return fmt.Errorf("%w (a limit below %d is in force, which this call did not declare)", err, units)
 	case a.share == 0:
 		return err
 	case errors.Is(err, ErrQueueFull):
 		return fmt.Errorf("%w (tenant %q)", err, a.tenant)
-	case errors.Is(err, ErrExceedsLimit) && limit > 0 && units > limit:
-		return fmt.Errorf("%w (%d is more than the limit %d of the name)", err, units, limit)
 	case errors.Is(err, ErrExceedsLimit):
 		return fmt.Errorf("%w (of the name or of tenant %q: a lower one than this call declares is in force)", err, a.tenant)
 	}

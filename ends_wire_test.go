@@ -143,7 +143,7 @@ func TestWeightedWaitsForALimitToGrowUntilMaxWaitAndReportsItOnce(t *testing.T) 
 			require.NotErrorIs(t, err, ErrExceedsLimit)
 			assert.Equal(t, 2500*time.Millisecond, time.Since(asked))
 		}
-		assert.Equal(t, []string{`NotAcquired fairsem: acquire "a": not acquired`}, reported(), "the second call asks nothing")
+		assert.Equal(t, []string{`NotAcquired fairsem: acquire "a": not acquired: MaxWait has passed`}, reported(), "the second call asks nothing")
 	})
 }
 

@@ -127,6 +127,8 @@ func ended(ctx context.Context) error {
 	return err
 }
 
+var errLate = fmt.Errorf("%w: MaxWait has passed", ErrNotAcquired)
+
 // withDoubt adds to the error of a call that Redis had not answered it; nil: Redis had.
 func withDoubt(err, unanswered error) error {
 	if unanswered == nil {

@@ -76,7 +76,7 @@ func ExampleSemaphore_memoryBudget() {
 	// Output:
 	// rendered in 512 MiB
 	// rendered in 6000 MiB
-	// a job of 9000 MiB never fits: fairsem: do "render-memory": weight exceeds the limit
+	// a job of 9000 MiB never fits: fairsem: do "render-memory": weight exceeds the limit (9000 is more than the limit 8192 of the name)
 }
 
 // keepIdle keeps an idle connection until a call waits for its permit, or the permit is lost.

@@ -122,10 +122,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// CallOptions change how a call behaves. The zero value changes nothing.
+// CallOptions change how a call behaves. The zero value changes nothing. With a number or a duration below 0, calls return [ErrInvalid].
 type CallOptions struct {
-	// HeadStart adds the call to the queue as if it had come this much earlier. It is a priority that starves no other call:
-	// a call that has waited longer than that is granted first all the same. A call that does not wait has none.
+	// HeadStart adds the call to the queue as if it had come this much earlier, by 366 days at most. It is a priority that starves no
+	// other call: a call that has waited longer than that is granted first all the same. A call that does not wait has none.
 	HeadStart time.Duration
 
 	// MaxQueue, if above 0, bounds the queue: if that many calls wait already, Acquire returns ErrQueueFull. Where tenants share the

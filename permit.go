@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Permit is a number of units of a semaphore, held for as long as its context lives. Its methods may be called from any goroutine.
+// Permit is a number of units of a semaphore, held for as long as its context lives. Its methods may be called from any goroutine. A call
+// that fails returns nil, which has no units: its methods panic, except Release.
 type Permit struct {
 	_      [0]func() // a Permit is known by its pointer: two of them are not to be compared
 	ticket *ticket

@@ -21,7 +21,7 @@ var noOptions CallOptions
 
 func (s *Semaphore) options() *CallOptions { return cmp.Or(s.opts, &noOptions) }
 
-// Semaphore returns a handle on the semaphore of that name, of which at most limit units are in use at once. It does no
+// Semaphore returns a handle on the semaphore of that name, of which at most limit units are in use at once: 1 to 2^53-1. It does no
 // I/O, and thousands of handles are fine. The name may be any 1 to 512 bytes, and must not start with "}".
 //
 // The limit belongs to the semaphore: the declaration that this client makes with its first operation replaces those
@@ -57,9 +57,9 @@ func (s *Semaphore) With(o CallOptions) *Semaphore {
 	return &Semaphore{s.of(o.account()), &o}
 }
 
-// Acquire waits until n units are free and all earlier calls of the same tenant have been granted, and returns the permit for them. The
-// order is first come, first served, whatever the weights: a large request at the head of the queue blocks the small ones behind
-// it. All calls are of one tenant unless CallOptions.Tenant names others; which tenant is next is said there. The caller must
+// Acquire waits until n units, at least 1, are free and all earlier calls of the same tenant have been granted, and returns the permit
+// for them. The order is first come, first served, whatever the weights: a large request at the head of the queue blocks the small ones
+// behind it. All calls are of one tenant unless CallOptions.Tenant names others; which tenant is next is said there. The caller must
 // release the permit.
 //
 // With a done ctx it fails at once and sends nothing. If ctx ends while the call waits, Acquire returns within
@@ -182,7 +182,7 @@ func (s *Semaphore) sleep(ctx context.Context, d time.Duration, latest time.Time
 	case ctx.Err() != nil:
 		return ended(ctx)
 	case err == nil && late:
-		return ErrNotAcquired
+		return errLate
 	}
 	return err
 }
@@ -207,7 +207,7 @@ func (s *Semaphore) await(ctx context.Context, t *ticket, latest time.Time) erro
 		return withDoubt(err, t.state.giveUp(t))
 	}
 	if isLate {
-		return withDoubt(ErrNotAcquired, t.state.giveUp(t))
+		return withDoubt(errLate, t.state.giveUp(t))
 	}
 	if t.err != nil {
 		t.refused = errors.Is(t.err, ErrNotAcquired)

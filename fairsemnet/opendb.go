@@ -16,7 +16,8 @@ import (
 
 // DBOptions are the settings of a [sql.DB] while no other process waits for a connection.
 type DBOptions struct {
-	// MaxOpen is the most connections that this process may have, as for SetMaxOpenConns: at least 1, and at most the limit.
+	// MaxOpen is the most connections that this process may have, as for SetMaxOpenConns: at least 1. Beyond the limit it has no
+	// effect: a call waits for its dial instead.
 	MaxOpen int
 
 	// MaxIdle is how many idle connections are kept, as for SetMaxIdleConns. If zero, it is MaxOpen; if negative, none is kept.
