@@ -41,7 +41,8 @@ var (
 	plainSchemes    = []string{"redis", "rediss"}
 )
 
-var errURL = errors.New("not an address of a Redis server, such as " + forms + "; write special characters of a password as %XX")
+var errURL = errors.New("not an address of a Redis server, such as " + forms + "; write special characters of a password as %XX, " +
+	`and check the number of the database, and the parameters after "?", which are those of go-redis`)
 
 // Parse takes a URL apart. Query parameters are those of go-redis, and tls_cert and tls_key, whose files it reads. The error does not say
 // where the URL came from.
