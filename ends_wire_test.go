@@ -301,10 +301,11 @@ func TestReleaseAfterALossIsAnErrorIfAnotherMayHaveHadAllUnits(t *testing.T) {
 		o              CallOptions
 		err            error
 	}{
-		"nothing was granted":               {1, 0, CallOptions{}, nil},
-		"a grant of all units":              {1, 1, CallOptions{}, ErrLost},
-		"a grant of some units":             {2, 1, CallOptions{}, nil},
-		"a grant that may have its numbers": {2, 1, CallOptions{Numbered: true}, ErrLost},
+		"nothing was granted":              {1, 0, CallOptions{}, nil},
+		"a grant of all units":             {1, 1, CallOptions{}, ErrLost},
+		"a grant of some units":            {2, 1, CallOptions{}, nil},
+		"a grant that may have its number": {2, 2, CallOptions{Numbered: true}, ErrLost},
+		"a grant that cannot have it":      {2, 1, CallOptions{Numbered: true}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onWire(t, time.Hour, func(t *testing.T, client *Client, w *wire) {

@@ -253,7 +253,7 @@ func (r *request) holdersFirst() (n int) {
 func (r *request) claimsLocked() (had protocol.Claims) {
 	had.Epoch, had.Confirmed, had.Holders = r.state.epoch, r.key.confirmed, r.holdersFirst()
 	for _, t := range r.tickets {
-		had.Granted = max(had.Granted, t.grantedIn)
+		had.Granted = max(had.Granted, min(t.grantedIn, had.Confirmed)) // it has not missed its own grant: a clock was put right
 		had.Numbers = append(had.Numbers, t.number())
 		had.Units = append(had.Units, t.keeps())
 	}

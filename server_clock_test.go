@@ -191,3 +191,38 @@ func TestSetLimitThatAlwaysArrivesTooLateIsErrUnavailableAfterATTL(t *testing.T)
 		assert.False(t, w.status(s).Pinned)
 	})
 }
+
+// Its epochs then decrease, so it seems to have been granted in a later one than the last in which it was confirmed.
+func TestHolderOutlivesALossAfterTheClockWasPutRight(t *testing.T) {
+	withAClock(t, func(t *testing.T, w clockWorld) {
+		w.limit, w.ttl = 1, 30*time.Second
+		w.step(time.Hour)
+		p := w.must(w.semaphore().Acquire(t.Context(), 1))
+		w.step(-time.Hour)
+		time.Sleep(time.Minute)
+		require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
+		time.Sleep(w.ttl)
+		require.NoError(t, p.Context().Err(), "nobody else has asked for anything")
+		w.release(p)
+	})
+}
+
+// What is left does not conflict with what was granted since.
+func TestReleaseOfWhatIsLeftOfAllUnitsIsNoLossAfterAnotherGrant(t *testing.T) {
+	withAClock(t, func(t *testing.T, w clockWorld) {
+		w.ttl = time.Minute
+		sem, err := w.client().Weighted(w.name, 4)
+		require.NoError(t, err)
+		var lost atomic.Int64
+		sem.OnLost(func(n int64, _ error) { lost.Add(n) })
+		require.NoError(t, sem.Acquire(t.Context(), 4))
+		sem.Release(3)
+		time.Sleep(time.Second)
+		require.NoError(t, w.rdb.FlushAll(t.Context()).Err())
+		q := w.must(w.of(w.client(), 4).Acquire(t.Context(), 1))
+		sem.Release(1)
+		time.Sleep(time.Second)
+		assert.Zero(t, lost.Load())
+		w.release(q)
+	})
+}

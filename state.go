@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/fairsem/fairsem/internal/clock"
@@ -166,10 +167,13 @@ func (a answer) isOther(t *ticket) bool {
 	return t.phase == holding && t.opts.Numbered && a.State == protocol.Held && a.Number != 0 && a.Number != t.token && a.sent.After(t.hold.at)
 }
 
-// isReplaced reports whether t, which had all units, or numbers, is missing in a new epoch in which something was granted: another
-// may have had its units.
+// isReplaced reports whether another may have had the units of t, which is missing in a new epoch: t had all, or a number that may have
+// been granted since.
 func (a answer) isReplaced(t *ticket) bool {
-	return a.State == protocol.Gone && a.Number != 0 && (t.opts.Numbered || t.weight == t.spec.Limit)
+	if a.State != protocol.Gone || a.Number == 0 {
+		return false
+	}
+	return t.keeps() == t.spec.Limit || slices.ContainsFunc(t.numbers, func(n int64) bool { return n < a.Number-1 })
 }
 
 // isUnchecked reports whether an answer from a new epoch does not say which grant of t it is about.

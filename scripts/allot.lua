@@ -5,13 +5,14 @@
 -- is free. What it leaves of a permit that is not stored is removed with its deadline, or when its number is missing below
 -- the limit: as many are free there as units are.
 --
--- needs:    expire_at, grace_until, limit, now, numbering
+-- needs:    epoch, expire_at, grace_until, limit, now, numbering, numbers_granted
 -- changes:  grace_until
 if numbering then
   local PAGE = 1000         -- most units that one command stores or removes
   local AHEAD = 64          -- how many stored numbers it reads at once
   local given = {}          -- what this call has given and not stored yet: number, unit, ...
   local used, checked = {}, false -- the numbers that it has given; whether it has looked for strays
+  local highest = -1        -- that it has granted
   local lowest, rank        -- all numbers below lowest have a unit, of which so many are stored
   local ahead, at           -- stored units and numbers from that rank on, and the index of the next number
 
@@ -91,7 +92,10 @@ if numbering then
     local list = {}
     if not numbering.has(id) then return list end
     if numbering.count + #given / 2 + units > limit and not checked then remove_strays() end
-    for i, unit in ipairs(numbering.units(id, 1, units)) do list[i] = give(unit, next_free()) end
+    for i, unit in ipairs(numbering.units(id, 1, units)) do
+      list[i] = give(unit, next_free())
+      highest = math.max(highest, list[i])
+    end
     return list
   end
 
@@ -102,6 +106,7 @@ if numbering then
       redis.call("ZADD", numbers, unpack(given, first, math.min(#given, first + 2 * PAGE - 1)))
     end
     if is_new then redis.call("PEXPIREAT", numbers, text(expire_at)) end
+    if highest >= numbers_granted() then redis.call("HSET", meta, "highest", text(epoch or 0) .. " " .. text(highest)) end
     numbering.count, given = numbering.count + #given / 2, {}
     restart()
   end

@@ -4,7 +4,8 @@
 -- period.
 --
 -- needs:    last_number, micros, now, steady
--- provides: epoch, first_token, grace_until, granted_since, replication, server, state_lost
+-- provides: epoch, first_token, grace_until, granted_since, numbers_granted, replication,
+--           server, state_lost
 -- changes:  grace
 local server, replication = identity()
 local epoch, grace_until = whole(stored_epoch), whole(stored_grace_until, now + DAY) or 0 -- server us; server ms
@@ -41,4 +42,10 @@ local function granted_since()
   if state_lost or now < grace_until then return false end
   local counts = redis.call("HMGET", meta, "granted", "earlier")
   return (whole(counts[1]) or 0) > (whole(counts[2]) or 0)
+end
+
+-- numbers_granted is how many of the lowest numbers may have been granted in this epoch: all up to the highest that was.
+local function numbers_granted()
+  local of, highest = string.match(redis.call("HGET", meta, "highest") or "", "^(%d+) (%d+)$")
+  return tonumber(of) == epoch and highest + 1 or 0
 end

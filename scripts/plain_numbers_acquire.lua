@@ -44,6 +44,8 @@ for i = 1, count do
   entries[2 * i - 1] = format("%d", first + i - 1)
 end
 redis.call("ZADD", numbers, unpack(given))
+local of, highest = string.match(redis.call("HGET", meta, "highest") or "", "^(%d+) (%d+)$")
+if of ~= epoch or lowest - 1 > tonumber(highest) then redis.pcall("HSET", meta, "highest", epoch .. " " .. format("%d", lowest - 1)) end
 if stored == 0 then redis.call("PEXPIREAT", numbers, expiry) end
 redis.call("ZADD", owner, unpack(entries))
 if new_keys then redis.call("PEXPIREAT", owner, expiry) end

@@ -2,9 +2,9 @@
 -- positions. Holders must fit, except during the grace period: what does not fit then is what an old file has too
 -- much, and blocks no grant. An id that was released stays removed, and one that is stored is only renewed.
 --
--- Units of a holder that was away in an earlier epoch, or in this one's grace period, may have been granted to another. If such a holder had
--- all units, or numbers, it is not restored once anything was granted. And it is never restored above the limit: if one that was
--- not away finds its units taken, all that this epoch has of earlier ones is removed, and those that were not away come back.
+-- The units of a holder that was away in an earlier epoch, or in this one's grace period, may have been granted to another. One that had all
+-- units is not restored once anything was granted, nor is one with a number that may have been. Where holders of this epoch were away, none
+-- is restored above the limit any more; but one that has all units since then replaces those with lower tokens.
 --
 -- ARGV    holder_count  how many of the ids are holders; the others, which come after them, are waiters
 --         missed_in  the epoch in which the caller missed them: a late copy from another epoch reverts no grant
@@ -42,29 +42,43 @@ local due, granted, queued, new_weights, stale = {}, {}, {}, {}, {}
 -- The epochs of all holders that were restored in this one: the earliest in which one was confirmed last, and the latest in which one was granted.
 local at, earliest, latest = string.match(redis.call("HGET", meta, "restored") or "", "^(%d+) (%d+) (%d+)$")
 if tonumber(at) ~= epoch then earliest, latest = nil, nil end
-local were_away, must_fit = granted_since(), now >= grace_until
+local granted_meanwhile, were_away, must_fit = granted_since(), false, now >= grace_until
+local dropped = {} -- ids that it removes for others
 
--- admit finds out whether the holders of this call were away, and makes room for them if others were.
-local function admit(confirmed, last_grant)
+-- compare_epochs finds out whether the holders of this call were away, or others of this epoch.
+local function compare_epochs(confirmed, last_grant)
   earliest, latest = math.min(tonumber(earliest) or confirmed, confirmed), math.max(tonumber(latest) or 0, last_grant)
   keep("restored", text(epoch or 0) .. " " .. text(earliest) .. " " .. text(latest))
-  were_away = were_away or confirmed < latest
-  must_fit = must_fit or were_away
-  local units = 0
-  for i = 1, holder_count do units = units + tonumber(ARGV[first_weight + i - 1]) end
-  if were_away or earliest >= latest or holders + extra_weight + units <= limit then return end
-  repeat
-    local earlier = redis.call("ZRANGEBYSCORE", owner, "-inf", "(" .. text(first_token), "LIMIT", 0, BOUND)
-    if #earlier > 0 then remove(earlier, 1) end
-  until #earlier < BOUND
+  were_away, must_fit = confirmed < latest, must_fit or earliest < latest
 end
 
--- readmit reports whether a holder can be restored, and removes those that have its numbers wrongly.
+local function drop(losers)
+  if #losers == 0 then return end
+  for _, id in ipairs(losers) do dropped[id] = true end
+  remove(losers, 1)
+end
+
+-- may_be_granted reports whether one of the numbers in a list, as text, may have been granted since the holder was stored.
+local function may_be_granted(list)
+  if list == "" then return false end
+  local granted = were_away and math.huge or granted_meanwhile and numbers_granted() or 0
+  for number in string.gmatch(list, "%d+") do
+    if tonumber(number) < granted then return true end
+  end
+  return false
+end
+
+-- readmit reports whether a holder can be restored, and removes those that have its units, or its numbers, wrongly.
 local function readmit(id, units, number, list)
-  if must_fit and holders + extra_weight + units > limit or were_away and (units == limit or list and list ~= "") then return false end
-  if not list then return true end
+  local has_all = units == limit
+  if has_all and (granted_meanwhile or were_away) or may_be_granted(list) then return false end
+  if has_all and earliest < latest then
+    drop(redis.call("ZRANGEBYSCORE", owner, "-inf", "(" .. text(number), "LIMIT", 0, BOUND))
+  end
+  if must_fit and holders + extra_weight + units > limit then return false end
+  if list == "" then return true end
   local losers = numbering.claim(id, list, number, first_token)
-  if losers and #losers > 0 then remove(losers, 1) end
+  if losers then drop(losers) end
   return losers
 end
 
@@ -72,7 +86,7 @@ if count > 0 then
   for i = 1, count do last_number = math.max(last_number, tonumber(ARGV[first_number + i - 1])) end
   redis.call("SET", counter, text(last_number), "PXAT", text(expire_at))
   if expired_entries > 0 then reap() end
-  if holder_count > 0 then admit(tonumber(confirmed_in), tonumber(granted_in)) end
+  if holder_count > 0 then compare_epochs(tonumber(confirmed_in), tonumber(granted_in)) end
   local old_deadlines = redis.call("ZMSCORE", timeout, unpack(ids))
   local tokens, positions = redis.call("ZMSCORE", owner, unpack(ids)), redis.call("ZMSCORE", queue, unpack(ids))
   for i, id in ipairs(ids) do -- stale, so stored anew: expired ids, waiters here that are holders there, or the reverse
@@ -87,6 +101,7 @@ if count > 0 then
   if tenancy then tenancy.count_again() end
   for i, id in ipairs(ids) do
     local number, units = tonumber(ARGV[first_number + i - 1]), tonumber(ARGV[first_weight + i - 1])
+    if dropped[id] then tokens[i], positions[i], old_deadlines[i] = nil, nil, nil end
     local state = tokens[i] and HELD or positions[i] and WAITING or GONE
     if state ~= GONE then
       number = whole(tokens[i] or positions[i]) or 0
@@ -96,7 +111,7 @@ if count > 0 then
       state, waiters = WAITING, waiters + 1
       queued[#queued + 1], queued[#queued + 2] = text(number), id
       if tenancy then tenancy.join(tenancy.of(id), id, number, units) end
-    elseif readmit(id, units, number, adds_numbers and ARGV[first_weight + count + i - 1]) then
+    elseif readmit(id, units, number, adds_numbers and ARGV[first_weight + count + i - 1] or "") then
       state, holders, extra_weight = HELD, holders + 1, extra_weight + units - 1
       granted[#granted + 1], granted[#granted + 2] = text(number), id
       if tenancy then tenancy.granted(tenancy.of(id), units, number) end

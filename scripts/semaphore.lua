@@ -9,7 +9,8 @@
 --         4 counter  string  the ticket counter
 --         5 weight   hash    id -> weight where it is not 1; "extra": units held beyond one per holder
 --         6 meta     hash    layout, declared, since, pinned, until, epoch, first, quiet, server, plain, tenants, numbered,
---                            granted, earlier, restored, lapsed, ahead, pinned_at, marked_at, marked, before_at, before
+--                            granted, earlier, highest, restored, lapsed, ahead, pinned_at, marked_at, marked, before_at,
+--                            before
 --         7 lanes    zset    the waiters, tenant by tenant; this and the two that follow: see accounts.lua
 --         8 turns    zset    which tenant is next
 --         9 tenants  hash    what each tenant has
@@ -37,7 +38,8 @@
 --                  plain_numbers_release; 4: plain_tenants_acquire or plain_tenants_release; 5: plain_tenants; 0: none
 --         waiters  how many wait in the queue after the call
 --         results  state, number of each id: HELD and its token, WAITING and its position, else 0; 0 also
---                  where the verb does not know the number. In a release, GONE and 1 if something was granted in this epoch
+--                  where the verb does not know the number. In a release, GONE and 0 if nothing was granted in this epoch,
+--                  else one more than how many of the lowest numbers may have been
 --         grants   seq, position, token of each waiter of the caller that this call promoted; and token, -1, number for each number
 --                  of a permit whose token the reply has, unless the caller knows it
 --

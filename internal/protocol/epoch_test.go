@@ -158,10 +158,31 @@ func TestHolderThatMissedGrantsIsRestoredOnlyWhereItCannotHaveBeenReplaced(t *te
 		reply: "held 10",
 		state: "owner me:1=10 | timeout me:1=60s | counter 10 | weight extra=2 me:1=3" + plain("4", 2),
 	}, {
-		name:  "none with numbers once something was granted: a token of one must not be followed by a lower one",
-		seed:  "counter 3" + fmt.Sprintf(numbered, 2),
+		name:  "none with a number that may have been granted: a token of it must not be followed by a lower one",
+		seed:  "counter 3" + fmt.Sprintf(numbered, 2) + " highest=4_5",
 		ids:   []string{"me:1#"},
 		call:  away(9, 3, 3, "5"),
+		reply: "gone",
+		state: "counter 10" + strings.Replace(fmt.Sprintf(numbered, 2), "80s", "20s", 1),
+	}, {
+		name:  "one with a higher number, though others were granted",
+		seed:  "counter 3" + fmt.Sprintf(numbered, 2) + " highest=4_4",
+		ids:   []string{"me:1#"},
+		call:  away(9, 3, 3, "5"),
+		reply: "held 10",
+		state: "owner me:1#=10 | timeout me:1#=60s | counter 10" + fmt.Sprintf(numbered, 2) + " | numbers 1:me:1#=5",
+	}, {
+		name:  "and one whose number was granted in another epoch",
+		seed:  "counter 3" + fmt.Sprintf(numbered, 2) + " highest=3_8",
+		ids:   []string{"me:1#"},
+		call:  away(9, 3, 3, "5"),
+		reply: "held 10",
+		state: "owner me:1#=10 | timeout me:1#=60s | counter 10" + fmt.Sprintf(numbered, 2) + " | numbers 1:me:1#=5",
+	}, {
+		name:  "none with numbers that missed the grants of an epoch which is over",
+		seed:  "counter 3" + fmt.Sprintf(numbered, 2) + " quiet=60s restored=4_3_3",
+		ids:   []string{"me:1#"},
+		call:  away(9, 2, 2, "5"),
 		reply: "gone",
 		state: "counter 10" + strings.Replace(fmt.Sprintf(numbered, 2), "80s", "20s", 1),
 	}, {
@@ -186,12 +207,26 @@ func TestHolderThatMissedGrantsIsRestoredOnlyWhereItCannotHaveBeenReplaced(t *te
 		reply: "gone",
 		state: "counter 10" + idle("1", 2),
 	}, {
-		name:  "and it is removed if it came first",
+		name:  "and one with all units is removed for the later one with all units, if it came first",
 		seed:  taken + plain("1", 2) + " quiet=60s restored=4_2_2",
 		ids:   []string{"me:1"},
 		call:  away(1, 3, 3),
 		reply: "held 10",
 		state: "owner me:1=10 | timeout me:1=60s | counter 10" + plain("1", 2),
+	}, {
+		name:  "whatever token it has, if that is lower",
+		seed:  "owner you:1=9 | timeout you:1=20s | counter 9" + plain("1", 2) + " quiet=60s restored=4_2_2",
+		ids:   []string{"me:1"},
+		call:  away(1, 3, 3),
+		reply: "held 10",
+		state: "owner me:1=10 | timeout me:1=60s | counter 10" + plain("1", 2),
+	}, {
+		name:  "with some units, the one that does not fit is lost: nobody knows which of the others was away",
+		seed:  "owner you:1=3 you:2=4 | timeout you:1=20s you:2=20s | counter 4" + plain("2", 2) + " quiet=60s restored=4_2_2",
+		ids:   []string{"me:1"},
+		call:  away(2, 3, 3),
+		reply: "gone",
+		state: "owner you:1=3 you:2=4 | timeout you:1=20s you:2=20s | counter 10" + plain("2", 2),
 	}, {
 		name:  "but not if there is room for both",
 		seed:  taken + plain("2", 2) + " quiet=60s restored=4_2_2",
@@ -216,15 +251,44 @@ func TestHolderThatMissedGrantsIsRestoredOnlyWhereItCannotHaveBeenReplaced(t *te
 	}})
 }
 
-func TestReleaseOfWhatIsGoneSaysWhetherAnythingWasGrantedInThisEpoch(t *testing.T) {
+func TestReleaseOfWhatIsGoneSaysWhatWasGrantedInThisEpoch(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
-		for seed, granted := range map[string]int64{"granted=2 earlier=2": 0, "granted=2 earlier=1": 1, "granted=2": 1, "granted=2 quiet=60s": 0} {
+		for seed, granted := range map[string]int64{
+			"granted=2 earlier=2": 0, "granted=2 earlier=1": 1, "granted=2": 1, "granted=2 quiet=60s": 0, "granted=2 highest=4_7": 9, "granted=2 highest=3_7": 1,
+		} {
 			l := newLab(t, rdb)
 			l.seed("counter 3 | meta declared=1 layout=2 since=7 until=80s " + seed)
 			r := l.ask(Release(l.space.About("name"), known(1), 0, false, tickets("me:1")), 1)
 			assert.Equal(t, Result{State: Gone, Number: granted}, r.Results[0], seed)
 		}
 	})
+}
+
+// Plain and full scripts note it alike.
+func TestHighestNumberThatWasGrantedInAnEpochIsKept(t *testing.T) {
+	t.Parallel()
+	rdb := testclient.Settled(t)
+	for name, acquire := range map[string]func(*lab, ...string) Call{
+		"full": func(l *lab, ids ...string) Call {
+			return Acquire(l.space.About("name"), known(9), AcquireParams{TTL: time.Minute, Numbered: true}, tickets(ids...))
+		},
+		"plain": func(l *lab, ids ...string) Call {
+			return PlainAcquire(PlainNumbersAcquireScript, l.space.About("name"), seededKnown, time.Minute, tickets(ids...), nil)
+		},
+	} {
+		l := newLab(t, rdb)
+		l.seed("counter 3 | meta declared=9 layout=2 numbered=1 since=7 until=80s plain=9#")
+		for _, step := range []struct {
+			ids  []string
+			want string
+		}{{[]string{"me:1#", "me:2#"}, "4 1"}, {[]string{"me:3#"}, "4 2"}} {
+			require.NoError(t, l.run(acquire(l, step.ids...)).err)
+			assert.Equal(t, step.want, l.snapshot().meta[MetaHighest], name)
+		}
+		l.ask(Release(l.space.About("name"), known(9), 0, false, tickets("me:1#")), 1)
+		require.NoError(t, l.run(acquire(l, "me:4#")).err)
+		assert.Equal(t, "4 2", l.snapshot().meta[MetaHighest], name)
+	}
 }
 
 // Of all grants, those of an old file are not of the new epoch.

@@ -53,6 +53,7 @@ const (
 	MetaAhead      = "ahead"     // us by which the clock of the name is ahead of the server's
 	MetaGranted    = "granted"   // permits granted
 	MetaEarlier    = "earlier"   // of MetaGranted, those before the epoch
+	MetaHighest    = "highest"   // the epoch, and the highest number granted in it
 	MetaRestored   = "restored"  // the epoch, and of the holders restored in it the earliest confirmation and the latest grant
 	MetaExpired    = "lapsed"    // permits expired
 	MetaMarkedAt   = "marked_at" // two records of MetaGranted, each with its time, for the pace of the queue
@@ -65,7 +66,7 @@ const (
 
 // MetaFields are the fields of the key Meta besides MetaLayout.
 var MetaFields = []string{
-	MetaDeclared, MetaSince, MetaPinned, MetaUntil, MetaEpoch, MetaFirst, MetaGraceUntil, MetaServer, MetaGranted, MetaEarlier, MetaRestored,
+	MetaDeclared, MetaSince, MetaPinned, MetaUntil, MetaEpoch, MetaFirst, MetaGraceUntil, MetaServer, MetaGranted, MetaEarlier, MetaHighest, MetaRestored,
 	MetaExpired, MetaAhead, MetaPinnedAt, MetaMarkedAt, MetaMarked, MetaBeforeAt, MetaBefore, MetaPlain, MetaTenants, MetaNumbered,
 }
 
