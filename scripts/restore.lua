@@ -39,7 +39,7 @@ local ids, deadline = { unpack(ARGV, first_id, first_number - 1) }, text(now + l
 local grant_deadline = window > 0 and text(now + window) or deadline
 local due, granted, queued, new_weights, stale = {}, {}, {}, {}, {}
 
--- The epochs of all holders that were restored in this one: the earliest in which one was confirmed last, and the latest in which one was granted.
+-- The epochs of the holders that were restored in this one: the earliest in which one was confirmed last, and the latest in which one was granted.
 local at, earliest, latest = string.match(redis.call("HGET", meta, "restored") or "", "^(%d+) (%d+) (%d+)$")
 if tonumber(at) ~= epoch then earliest, latest = nil, nil end
 local granted_meanwhile, were_away, must_fit = granted_since(), false, now >= grace_until
@@ -48,7 +48,6 @@ local dropped = {} -- ids that it removes for others
 -- compare_epochs finds out whether the holders of this call were away, or others of this epoch.
 local function compare_epochs(confirmed, last_grant)
   earliest, latest = math.min(tonumber(earliest) or confirmed, confirmed), math.max(tonumber(latest) or 0, last_grant)
-  keep("restored", text(epoch or 0) .. " " .. text(earliest) .. " " .. text(latest))
   were_away, must_fit = confirmed < latest, must_fit or earliest < latest
 end
 
@@ -128,6 +127,7 @@ if count > 0 then
     size = size + 2
   end
   if #due > 0 then enter(due, granted, queued, new_weights) end
+  if #granted > 0 then keep("restored", text(epoch or 0) .. " " .. text(earliest) .. " " .. text(latest)) end
   redis.call("PEXPIREAT", timeout, text(expire_at))
   if waiters > 0 then reply[NEXT], reply[MORE] = lease, now < grace_until and 0 or 1 end -- the next call promotes
 end

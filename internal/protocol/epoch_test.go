@@ -251,6 +251,23 @@ func TestHolderThatMissedGrantsIsRestoredOnlyWhereItCannotHaveBeenReplaced(t *te
 	}})
 }
 
+// One that is refused must not keep others from being restored above the limit, with what an old file has too much.
+func TestOnlyHoldersThatAreRestoredCountAsAway(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		l.seed("owner you:1=3 | timeout you:1=20s | counter 3 | meta declared=1 layout=2 since=7 until=80s granted=2 quiet=60s restored=4_3_3")
+		for _, step := range []struct {
+			id        string
+			confirmed int64
+			state     State
+		}{{"me:1", 2, Gone}, {"me:2", 3, Held}} {
+			r := l.ask(away(1, step.confirmed, step.confirmed)(l, tickets(step.id)), 1)
+			assert.Equal(t, step.state, r.Results[0].State, step.id)
+		}
+		assert.Equal(t, "4 3 3", l.snapshot().meta[MetaRestored])
+	})
+}
+
 func TestReleaseOfWhatIsGoneSaysWhatWasGrantedInThisEpoch(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for seed, granted := range map[string]int64{
