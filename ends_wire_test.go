@@ -296,6 +296,7 @@ func TestLabelLivesForThreeOfTheLongestLeasesOfTheCalls(t *testing.T) {
 
 // S8. Redis lost the permit before it was released. Nobody else had its units, unless Redis has granted any since.
 func TestReleaseAfterALossIsAnErrorIfAnotherMayHaveHadAllUnits(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		limit, granted int64
 		o              CallOptions

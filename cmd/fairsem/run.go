@@ -23,12 +23,7 @@ var onLost = []cobra.Completion{
 
 const runTTL = 10 * time.Second
 
-func newRun() *cobra.Command {
-	var o runOptions
-	cmd := &cobra.Command{
-		Use:   "run NAME --limit N [flags] -- CMD [ARG...]",
-		Short: "Run a command while holding a permit",
-		Long: `Waits in the queue of NAME, runs CMD while it holds a permit, and releases the permit
+const howRun = `Waits in the queue of NAME, runs CMD while it holds a permit, and releases the permit
 when CMD has ended. It then ends what CMD has left in its process group, such as
 processes in the background: with TERM at once, and with KILL after --kill-after. What is
 to continue needs a process group of its own, as by setsid: it is neither ended nor waited
@@ -91,7 +86,14 @@ tenant_base64.
 Exit code: that of CMD; 128+n if signal n killed it, or stopped the wait; 75 if the permit
 was not acquired (-E changes it; with -E 0 only --json reports that), 76 if it was lost,
 unless CMD was to go on, 125 if fairsem failed itself, such as without a server, 126 if
-CMD cannot be executed, 127 if it was not found, 2 for a wrong command line.`,
+CMD cannot be executed, 127 if it was not found, 2 for a wrong command line.`
+
+func newRun() *cobra.Command {
+	var o runOptions
+	cmd := &cobra.Command{
+		Use:   "run NAME --limit N [flags] -- CMD [ARG...]",
+		Short: "Run a command while holding a permit",
+		Long:  howRun,
 		Example: `  fairsem run nightly --limit 1 -n -E 0 --min-hold 1m -- /usr/local/bin/report
   fairsem run staging --limit 2 --wait 20m -- ./integration-tests.sh
   fairsem run render --limit 12 --tenant acme --share 2 --tenant-limit 8 -- ./render
