@@ -21,7 +21,7 @@ type finding struct {
 
 // checks contains the checker of each promise. A checker returns a description of each violation.
 var checks = map[promise]func(*evidence) []string{
-	limitOnServer:  func(e *evidence) []string { return e.monitor.overLimit },
+	limitOnServer:  func(e *evidence) []string { return e.monitor.limitBroken() },
 	limitByContext: overLimit,
 	oneOrder:       notLinearizable,
 	oneState:       func(e *evidence) []string { return e.monitor.bothStates },

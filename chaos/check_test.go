@@ -25,6 +25,7 @@ func evidenceOf(calls ...*call) *evidence {
 		processes: []*process{{name: "a"}, {name: "b", killed: int64(time.Second)}},
 		monitor:   newMonitor(nil),
 	}
+	e.monitor.reads = 1
 	e.join()
 	return e
 }
@@ -104,6 +105,11 @@ func TestEveryPromiseHasACheckerThatFindsItBroken(t *testing.T) {
 		"more units than the limit on the server": {limitOnServer, func() *evidence {
 			e := evidenceOf()
 			e.monitor.record(soloName, 1, 2, []string{"x:1", "y:1"}, nil, 5)
+			return e
+		}},
+		"a server that was never read": {limitOnServer, func() *evidence {
+			e := evidenceOf()
+			e.monitor.reads = 0
 			return e
 		}},
 		"two holders at the same time": {limitByContext, func() *evidence {
