@@ -66,13 +66,8 @@ func join(columns []column, row []string, widths []int) string {
 // happens to be the last, which can be the id that people came for.
 func fitting(columns []column, rows [][]string, width int) ([]column, [][]string) {
 	for leastWidth(columns, rows) > width {
-		last := 0
-		for i, c := range columns {
-			if c.Rank > columns[last].Rank {
-				last = i
-			}
-		}
-		if columns[last].Rank == 0 {
+		last, found := text.Dispensable(columns, func(c column) int { return c.Rank })
+		if !found {
 			break
 		}
 		columns, rows = without(columns, last), slices.Clone(rows)

@@ -70,3 +70,14 @@ func Spread(left, right string, columns int) string {
 	}
 	return left + Pad(right, room, true)
 }
+
+// Dispensable returns which column of a table goes first where there is no room: that with the highest rank. One with the rank 0 never goes.
+func Dispensable[C any](columns []C, rank func(C) int) (index int, found bool) {
+	most := 0
+	for i, c := range columns {
+		if r := rank(c); r > most {
+			index, most = i, r
+		}
+	}
+	return index, most > 0
+}

@@ -30,13 +30,8 @@ func (c column[T]) draw(v T, width int, p paint) string {
 func fit[T any](columns []column[T], width int) (fitted []column[T], widths []int) {
 	fitted = slices.Clone(columns)
 	for need(fitted) > width {
-		last := 0
-		for i, c := range fitted {
-			if c.rank > fitted[last].rank {
-				last = i
-			}
-		}
-		if fitted[last].rank == 0 {
+		last, found := text.Dispensable(fitted, func(c column[T]) int { return c.rank })
+		if !found {
 			break
 		}
 		fitted = slices.Delete(fitted, last, last+1)
