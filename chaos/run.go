@@ -150,8 +150,32 @@ func (env *environment) strikeRepeatedly(ctx context.Context, r run) error {
 			return fmt.Errorf("%s: %w", r.fault.name, err)
 		}
 	}
+	if r.fault.control {
+		if err := env.strikeUntilWritesAreLost(ctx); err != nil {
+			return fmt.Errorf("%s: %w", r.fault.name, err)
+		}
+	}
 	env.awaitGrants(ctx)
 	return ctx.Err()
+}
+
+// strikeUntilWritesAreLost goes on until the unfenced store has lost a write of each kind, or that has taken too long. Whether the number of
+// a writer that is stopped is granted to another in time is chance, and a short run has two strikes.
+func (env *environment) strikeUntilWritesAreLost(ctx context.Context) error {
+	longer, end := context.WithTimeout(ctx, 30*time.Second)
+	defer end()
+	env.Context = longer
+	for counters, _ := env.store.result(); env.Err() == nil && !loseWrites(counters); counters, _ = env.store.result() {
+		if err := env.strike(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loseWrites reports whether the unfenced copies have lost writes of solo and of slots.
+func loseWrites(counters [1 + slotsLimit]counter) bool {
+	return counters[0].unfenced.lost() > 0 && unfencedLost(counters[1:]) > 0
 }
 
 // awaitGrants waits until each contended semaphore has a new grant, or until that has taken too long.
