@@ -173,7 +173,7 @@ func (a answer) isReplaced(t *ticket) bool {
 	if a.State != protocol.Gone || a.Number == 0 {
 		return false
 	}
-	return t.keeps() == t.spec.Limit || slices.ContainsFunc(t.numbers, func(n int64) bool { return n < a.Number-1 })
+	return t.keeps() == t.spec.Limit || slices.ContainsFunc(t.keptNumbers(), func(n int64) bool { return n < a.Number-1 })
 }
 
 // isUnchecked reports whether an answer from a new epoch does not say which grant of t it is about.

@@ -147,12 +147,12 @@ func (env *environment) strikeRepeatedly(ctx context.Context, r run) error {
 	}
 	for env.pause(200*time.Millisecond, 700*time.Millisecond); env.Err() == nil; env.pause(100*time.Millisecond, 900*time.Millisecond+r.fault.maxPause) {
 		if err := env.strike(); err != nil {
-			return fmt.Errorf("%s: %w", r.fault.name, err)
+			return err
 		}
 	}
 	if r.fault.control {
 		if err := env.strikeUntilWritesAreLost(ctx); err != nil {
-			return fmt.Errorf("%s: %w", r.fault.name, err)
+			return err
 		}
 	}
 	env.awaitGrants(ctx)
@@ -196,7 +196,10 @@ func (env *environment) strike() error {
 	what, err := env.fault.strike(env)
 	ended := history.Now()
 	env.strikes = append(env.strikes, strike{what, began, cmp.Or(env.healed, ended), ended})
-	return err
+	if err != nil {
+		return fmt.Errorf("%s: %w", env.fault.name, err)
+	}
+	return nil
 }
 
 // markHealed is called by strikes that still clean up when everything could already work again.

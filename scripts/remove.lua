@@ -60,8 +60,8 @@ local function remove(ids, first)
 end
 
 -- release removes the ids in ARGV from index first on, and replies with the previous state of each. One of which only the deadline is left
--- was evicted, or released before. The number of one that is GONE is 0 if nothing was granted in this epoch, and else one more than how many numbers
--- may have been.
+-- was evicted, or released before. The number of one that is GONE is 0 if nothing was granted in this epoch, else one more than how many
+-- of the lowest numbers may have been.
 local function release(first)
   local deadlines = redis.call("ZMSCORE", timeout, unpack(ARGV, first))
   local granted

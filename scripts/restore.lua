@@ -13,8 +13,8 @@
 --         tenants_declared  as in acquire.lua
 --         with_numbers  as in acquire.lua
 --         .. ids, then the token or position of each, then the weight of each, then, if any has numbers, those of each, with commas
--- Results: HELD, WAITING, EVICTED (or released), GONE (it no longer fits, or another has its number), or EARLY (it does not fit, but expired ids
---         are left over at the bound: it asks again)
+-- Results: HELD, WAITING, EVICTED (or released), GONE (it no longer fits, or another has or may have had its units or its number), or EARLY (it
+--         does not fit, but expired ids are left over at the bound: it asks again)
 -- First write: SET, so that it is refused under OOM.
 
 -- include semaphore.lua

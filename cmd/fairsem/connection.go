@@ -13,6 +13,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/run"
 )
 
 // connection is the server and the prefix that a command works on.
@@ -35,9 +36,6 @@ func (c *connection) keys() string { return cmp.Or(c.prefix, os.Getenv(prefixVar
 // urlVariable is the environment variable that names the server, with its password.
 const urlVariable = "REDIS_URL"
 
-// tenantVariable is an environment variable that run and limit always set for their command, if only to nothing.
-const tenantVariable = "FAIRSEM_TENANT"
-
 // server returns the server that is named by flag or variable, or an error of usage.
 func (c *connection) server() (*dial.Server, error) {
 	source := urlVariable
@@ -45,7 +43,7 @@ func (c *connection) server() (*dial.Server, error) {
 		source = "--redis"
 	}
 	rawURL := cmp.Or(c.redis, os.Getenv(urlVariable))
-	if _, nested := os.LookupEnv(tenantVariable); nested && rawURL == "" {
+	if _, nested := os.LookupEnv(run.TenantVariable); nested && rawURL == "" {
 		return nil, exit.Usagef("the server is missing: the fairsem run or limit around this command passes REDIS_URL on only with --pass-redis-url; give it that, or --redis URL here")
 	}
 	if rawURL == "" {

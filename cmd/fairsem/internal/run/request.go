@@ -42,8 +42,11 @@ func (r *Request) callOptions() fairsem.CallOptions {
 	}
 }
 
+// TenantVariable is an environment variable that every command gets, if only empty.
+const TenantVariable = "FAIRSEM_TENANT"
+
 // tenantVariable names the tenant in the environment of the command.
-func (r *Request) tenantVariable() string { return "FAIRSEM_TENANT=" + r.Tenant }
+func (r *Request) tenantVariable() string { return TenantVariable + "=" + r.Tenant }
 
 // environment returns that of this process, without the variables to withhold, and with those given as name=value.
 func (r *Request) environment(own ...string) []string {
