@@ -278,7 +278,7 @@ func TestUnobservedEventsCostNoAllocation(t *testing.T) {
 				defer e.end()
 			}
 			assert.False(t, e.wants(background))
-			a.reportWaiting(e)
+			a.reportWaiting(e, time.Now())
 			a.hold.claim(nil)
 			a.reportGranted(e)
 			a.reportNotAcquired(e, "a", failure)

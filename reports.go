@@ -16,10 +16,11 @@ import (
 // context is the Context of t's events, for handlers that find a trace in it.
 func (t *ticket) context() context.Context { return context.WithoutCancel(t.values) }
 
-// reportWaiting reports that t is in the queue. The position itself is reported to no one: it authenticates wake messages.
-func (t *ticket) reportWaiting(e *events) {
+// reportWaiting reports that t is in the queue since then: the time of the answer, at which a grant that overtook it may be handled, too.
+// The position itself is reported to no one: it authenticates wake messages.
+func (t *ticket) reportWaiting(e *events, at time.Time) {
 	if t.observed && t.position == 0 {
-		e.emit(WaitStartedEvent{At: time.Now(), Context: t.context(), Name: t.state.name, ID: t.id, Tenant: t.opts.Tenant, Weight: t.weight})
+		e.emit(WaitStartedEvent{At: at, Context: t.context(), Name: t.state.name, ID: t.id, Tenant: t.opts.Tenant, Weight: t.weight})
 	}
 }
 

@@ -293,7 +293,7 @@ func (v *nameState) queuedLocked(t *ticket, position int64, sent, now clock.Inst
 	early := t.earlyGrant
 	t.earlyGrant = nil
 	v.moveLocked(t, waiting)
-	t.reportWaiting(v.host.events)
+	t.reportWaiting(v.host.events, now.Time)
 	t.position, t.token = position, 0
 	v.renewLocked(t, sent)
 	v.host.hub.Start()
