@@ -55,7 +55,11 @@ func (s *Server) Reach(ctx context.Context) error {
 
 // check requires an answer, of the kind of server that the URL is about.
 func (s *Server) check(ctx context.Context, client redis.UniversalClient) error {
-	if err := ping(ctx, client); err != nil {
+	err := ping(ctx, client)
+	for again := 0; s.hidesWhy(err) && again < 5; again++ {
+		err = ping(ctx, client)
+	}
+	if err != nil {
 		form := "no Redis at %s: %s; %s"
 		if Refuses(err) {
 			form = "Redis at %s refuses: %s; %s"
@@ -72,6 +76,12 @@ func (s *Server) check(ctx context.Context, client redis.UniversalClient) error 
 		return newRefusal(ErrKind, "%s is a sentinel: write sentinel://%s?master_name=NAME", s, s)
 	}
 	return nil
+}
+
+// hidesWhy reports whether a server with TLS has closed a connection before this side had sent its first command. What it says of the
+// certificate of a client comes just before that, and is only read by who has sent by then.
+func (s *Server) hidesWhy(err error) bool {
+	return err != nil && s.secure && (strings.Contains(err.Error(), "connection reset") || strings.Contains(err.Error(), "broken pipe"))
 }
 
 // mode is the mode that a server reports; "": it reports none. Every connection of go-redis begins with HELLO, so
@@ -181,7 +191,7 @@ func (s *Server) advice(err error) string {
 		return "check " + certParameter + " and " + keyParameter + ": the server does not trust the authority of that certificate"
 	case says("certificate required"): // go-redis does not keep every error, and the package tls has no type for it
 		return "it wants a certificate of the client: " + addCertificate
-	case s.secure && (says("connection reset") || says("broken pipe")): // it may say why, and close before that was read
+	case s.hidesWhy(err):
 		return "if it wants a certificate of the client, " + addCertificate
 	case s.secure && (errors.As(err, &timeout) && timeout.Timeout() || says("first record does not look like a TLS handshake")):
 		return "check the address, and whether it speaks TLS there"

@@ -12,6 +12,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"os"
@@ -216,6 +217,40 @@ func TestACertificateThatDoesNotServeIsNotTakenForAWrongPassword(t *testing.T) {
 	for _, err := range []error{expired, errors.New(expired.Error())} {
 		assert.Equal(t, "its certificate is not valid now: renew it, and check the clock of this machine", (&Server{secure: true}).advice(err))
 	}
+}
+
+// Of a connection that was closed early, what the server said of the certificate is not read.
+func TestWhatAServerSaysOfACertificateIsReportedWhereItClosesEarly(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t)
+	pair, err := tls.LoadX509KeyPair(g.mutual.CertFile(), g.mutual.KeyFile())
+	require.NoError(t, err)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		for connections := 1; ; connections++ {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			config := &tls.Config{Certificates: []tls.Certificate{pair}}
+			if connections < 3 {
+				assert.NoError(t, tls.Server(conn, config).HandshakeContext(t.Context()))
+				assert.NoError(t, conn.(*net.TCPConn).SetLinger(0)) // closed with a reset
+			} else {
+				config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
+				assert.Error(t, tls.Server(conn, config).HandshakeContext(t.Context()))
+				_, _ = io.Copy(io.Discard, conn) // until the client closes it
+			}
+			assert.NoError(t, conn.Close())
+		}
+	}()
+	cert, key := selfSigned(t)
+	requireRefuses(t, parse(t, "rediss://%s?tls_cert=%s&tls_key=%s", listener.Addr().String(), cert, key), "the server does not trust the authority")
+	require.NoError(t, listener.Close())
+	<-served
 }
 
 func TestAWrongPasswordIsReportedAndNotShown(t *testing.T) {
