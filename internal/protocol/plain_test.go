@@ -750,11 +750,7 @@ func (l *lab) answersSoundly(c Call, stored string) bool {
 		assert.Equal(l.t, before, l.dump(), "%q", stored)
 		return false
 	}
-	for i := range l.keys {
-		if l.rdb.Exists(background, l.keys[i]).Val() == 1 {
-			assert.Positive(l.t, l.rdb.PTTL(background, l.keys[i]).Val(), "%q: %s never expires", stored, Kinds[i])
-		}
-	}
+	l.mustExpire(fmt.Sprintf("%q", stored))
 	return true
 }
 

@@ -554,15 +554,13 @@ func newestOf(sum string) string { return sum[strings.LastIndex(sum, " ")+1:] }
 // checkTenants compares the stored counts of tenants with those that follow from the holders and waiters.
 func (l *lab) checkTenants(s snapshot) {
 	l.t.Helper()
-	stored, err := l.rdb.HGetAll(background, l.keys[8]).Result()
+	pipe := l.rdb.Pipeline()
+	hash, lane, turn := pipe.HGetAll(background, l.keys[8]), pipe.ZRange(background, l.keys[6], 0, -1), pipe.ZRangeWithScores(background, l.keys[7], 0, -1)
+	_, err := pipe.Exec(background)
 	require.NoError(l.t, err)
-	lanes, err := l.rdb.ZRange(background, l.keys[6], 0, -1).Result()
-	require.NoError(l.t, err)
-	turns, err := l.rdb.ZRangeWithScores(background, l.keys[7], 0, -1).Result()
-	require.NoError(l.t, err)
-	for _, key := range l.keys[6:] {
-		ttl := l.rdb.PTTL(background, key).Val()
-		assert.NotEqual(l.t, time.Duration(-1), ttl, "%s never expires", key)
+	stored, lanes, turns := hash.Val(), lane.Val(), turn.Val()
+	for i, ttl := range s.expiry[6:] {
+		assert.NotEqual(l.t, time.Duration(-1), ttl, "%s never expires", Kinds[6+i])
 	}
 	if s.meta[MetaTenants] == "" {
 		assert.Empty(l.t, len(lanes)+len(turns))
@@ -582,7 +580,7 @@ func (l *lab) checkTenants(s snapshot) {
 	generation, _, _ := strings.Cut(stored["all"], " ")
 	if len(s.owner) > 0 {
 		assert.Regexp(l.t, fmt.Sprintf("^%s %d [0-9]+$", generation, all), stored["all"], "units of all")
-		assert.LessOrEqual(l.t, newestOf(stored["all"]), l.rdb.Get(background, l.keys[3]).Val(), "the newest token")
+		assert.LessOrEqual(l.t, newestOf(stored["all"]), s.counter, "the newest token")
 	}
 	newest, _ := strconv.ParseInt(newestOf(stored["all"]), 10, 64)
 	last := make(map[string]int64) // the newest token of each tenant

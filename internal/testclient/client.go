@@ -40,28 +40,6 @@ func OnBoth(t *testing.T, test func(t *testing.T, rdb *redis.Client)) {
 	t.Run("miniredis", func(t *testing.T) { t.Parallel(); test(t, Mini(t)) })
 }
 
-// ExpiresAt returns when a key expires, as a time of Unix in milliseconds, or the negative number that PTTL replies. PEXPIRETIME says so
-// in one command, but not before Redis 7.
-func ExpiresAt(t testing.TB, rdb *redis.Client, key string) int64 {
-	t.Helper()
-	for {
-		pipe := rdb.Pipeline()
-		before, left, after := pipe.Time(t.Context()), pipe.Do(t.Context(), "pttl", key), pipe.Time(t.Context())
-		if _, err := pipe.Exec(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		ms, err := left.Int64()
-		switch {
-		case err != nil:
-			t.Fatal(err)
-		case ms < 0:
-			return ms
-		case before.Val().UnixMilli() == after.Val().UnixMilli():
-			return before.Val().UnixMilli() + ms
-		}
-	}
-}
-
 // Hook is a go-redis hook that changes nothing. A hook of a test embeds it, and has the methods that do something.
 type Hook struct{}
 
