@@ -5,6 +5,9 @@
 //	dialer := &fairsemnet.Dialer{Semaphore: connections}
 //	config.DialFunc = dialer.DialContext // of pgx and MySQL; go-redis and net/http have such a field, too
 //
+// TLS is the matter of who calls the Dialer, and goes on top. Only go-redis leaves it to a Dialer that is set: there, [Options.Dial] has
+// to be that of a [crypto/tls.Dialer] with its TLSConfig, or passwords are sent without TLS.
+//
 // # What is promised
 //
 // A unit is acquired before anything is dialled. It is released when the connection is closed, or when the dial fails, once,

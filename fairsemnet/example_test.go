@@ -2,6 +2,7 @@ package fairsemnet_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -11,8 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemnet"
+	"github.com/fairsem/fairsem/internal/redistest"
 	"github.com/fairsem/fairsem/internal/worldtest"
 )
 
@@ -59,6 +63,31 @@ func ExampleDialer() {
 	// orders <nil> <nil>
 	// true
 	// <nil>
+}
+
+func limitRedis(options *redis.Options, connections *fairsem.Semaphore) {
+	dialer := &fairsemnet.Dialer{Semaphore: connections}
+	if options.TLSConfig != nil { // only the dialer that this one replaces uses it
+		dialer.Options.Dial = (&tls.Dialer{Config: options.TLSConfig}).DialContext
+	}
+	options.Dialer = dialer.DialContext
+}
+
+// Without Options.Dial the password was sent without TLS.
+func TestDialerOfTheDocsForGoRedisSpeaksTLS(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	options := *redistest.SharedSecure(t).Client().Options()
+	limitRedis(&options, s)
+	rdb := redis.NewClient(&options)
+	if err := rdb.Ping(t.Context()).Err(); err != nil {
+		t.Error(err)
+	}
+	w.EventuallyUsed(s, 1)
+	if err := rdb.Close(); err != nil {
+		t.Error(err)
+	}
+	w.EventuallyUsed(s, 0)
 }
 
 // gRPC dials addresses without a network: grpc.WithContextDialer(dialTCP(dialer)).

@@ -24,7 +24,8 @@ type Options struct {
 
 // Configure has the pool that is made of config share the limit of s with all pools that do the same, in all processes. It is
 // called once for each pool, after all other fields of config are set and before [pgxpool.NewWithConfig]. Hooks that are set
-// already are kept and called.
+// already are kept and called. Where BeforeConnect or ConnConfig.Tracer is replaced afterwards, calls of the pool fail with
+// [fairsem.ErrInvalid]; for BeforeConnect from the second call on.
 //
 // The error is [fairsem.ErrInvalid].
 func Configure(config *pgxpool.Config, s *fairsem.Semaphore) error {
@@ -94,12 +95,15 @@ func isInside(ctx context.Context) bool {
 var errNoIdle = errors.New("fairsempgx: no connection is idle")
 
 // beforeConnect has each connection dial with a permit. The tracer of the pool is not that of its connections.
-func beforeConnect(p *pool, tracer pgx.QueryTracer, user func(context.Context, *pgx.ConnConfig) error) func(context.Context, *pgx.ConnConfig) error {
+func beforeConnect(p *pool, userTracer pgx.QueryTracer, user func(context.Context, *pgx.ConnConfig) error) func(context.Context, *pgx.ConnConfig) error {
 	return func(ctx context.Context, config *pgx.ConnConfig) error {
 		if ctx.Value(insideKey{}) != nil {
 			return errNoIdle
 		}
-		config.Tracer = tracer
+		if _, ours := config.Tracer.(*tracer); !ours {
+			return errTracer
+		}
+		config.Tracer = userTracer
 		if user != nil {
 			if err := user(ctx, config); err != nil {
 				return err

@@ -38,6 +38,7 @@ type pool struct {
 	waiting  list.List          // of *call, first come, first served
 	stranded list.List          // of *stranded
 	closing  bool
+	misused  bool // connections of this pool have no link
 
 	requests requests
 	share    share
@@ -101,6 +102,10 @@ func (p *pool) enter(ctx context.Context, from *pgxpool.Pool) context.Context {
 	switch {
 	case p.pgx != from:
 		c.err = errTwoPools
+		p.mu.Unlock()
+		return c
+	case p.misused:
+		c.err = errBeforeConnect
 		p.mu.Unlock()
 		return c
 	case p.closing || p.waiting.Len() == 0 && p.hasRoomLocked():
@@ -208,8 +213,12 @@ func (p *pool) failLocked(why error) {
 }
 
 // end is called when a call has a connection, or an error.
-func (p *pool) end(c *call) {
+func (p *pool) end(c *call, conn *pgx.Conn) {
 	p.mu.Lock()
+	if conn != nil && linkOf(conn) == nil {
+		p.misused = true
+		p.failLocked(errBeforeConnect)
+	}
 	if !c.inFlight {
 		p.mu.Unlock()
 		return

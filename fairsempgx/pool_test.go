@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/tracelog"
 	"github.com/jackc/puddle/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -736,4 +737,33 @@ func TestBusyPoolsOfOneProcessLeaveAnotherItsPart(t *testing.T) {
 	}
 	w.EventuallyUsed(s, 2)
 	w.take(w.pool(w.Semaphore(2), 1))
+}
+
+// A hook that is set after Configure replaces that of this package.
+func TestHookThatWasReplacedAfterConfigureFailsCalls(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		replace  func(*pgxpool.Config)
+		succeeds int // calls, before one that fails
+	}{
+		"BeforeConnect": {func(c *pgxpool.Config) { c.BeforeConnect = func(context.Context, *pgx.ConnConfig) error { return nil } }, 1},
+		"Tracer":        {func(c *pgxpool.Config) { c.ConnConfig.Tracer = new(tracelog.TraceLog) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			s := w.Semaphore(1)
+			config := w.config(3)
+			require.NoError(t, fairsempgx.Configure(config, s))
+			c.replace(config)
+			p := w.open(config)
+			for range c.succeeds {
+				w.take(p)
+			}
+			_, err := p.Acquire(t.Context())
+			require.ErrorIs(t, err, fairsem.ErrInvalid)
+			assert.ErrorContains(t, err, name+" was set after Configure")
+			assert.Equal(t, c.succeeds, w.sessions())
+			w.EventuallyUsed(s, 0)
+		})
+	}
 }

@@ -47,7 +47,7 @@ func (t *tracer) TraceAcquireEnd(ctx context.Context, p *pgxpool.Pool, data pgxp
 		return
 	}
 	if c, is := ctx.(*call); is {
-		t.pool.end(c)
+		t.pool.end(c, data.Conn)
 	}
 	if t.acquire != nil {
 		t.acquire.TraceAcquireEnd(ctx, p, data)

@@ -39,10 +39,15 @@ func (s *Server) Advance(d time.Duration) {
 // now is called with mu held, and so are the functions below.
 func (s *Server) now() time.Time { return time.Now().Add(s.ahead) }
 
+// isRate reports whether a name is that of a Limiter, of which nobody holds a permit.
+func (s *Server) isRate(sem semaphore) bool {
+	return strings.Contains(s.redis.HGet(sem.key(protocol.Meta), protocol.MetaDeclared), "/")
+}
+
 // renew has the leases of the living end later by d, and the keys with them. A grant of a Limiter is no lease.
 func (s *Server) renew(sem semaphore, d time.Duration) {
 	lives, granted := false, map[string]float64{}
-	if strings.Contains(s.redis.HGet(sem.key(protocol.Meta), protocol.MetaDeclared), "/") {
+	if s.isRate(sem) {
 		granted = s.scores(sem.key(protocol.Owner))
 	}
 	for id, deadline := range s.scores(sem.key(protocol.Timeout)) {

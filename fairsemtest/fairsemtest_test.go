@@ -501,6 +501,12 @@ func TestMistakesFailTheTest(t *testing.T) {
 			acquire(t, semaphore(t, s.Client(fairsem.Options{}), "x:{pool", 1), 1)
 			s.Expire("pool")
 		},
+		`fairsemtest: Expire: no permit of "mails" is held`: func(t testing.TB, s *fairsemtest.Server) { // its grants were forgotten
+			limiter, err := s.Client(fairsem.Options{}).Limiter("mails", 1, time.Hour)
+			require.NoError(t, err)
+			require.NoError(t, limiter.Wait(t.Context(), 1))
+			s.Expire("mails")
+		},
 		"fairsemtest: Kill: the client is not one of this server": func(t testing.TB, s *fairsemtest.Server) {
 			s.Kill(fairsemtest.NewServer(t).Client(fairsem.Options{}))
 		},
