@@ -38,7 +38,8 @@ type Permits struct {
 // takes a round trip, one after the other.
 //
 // Each request has the CallOptions of its handle. MaxWait bounds the wait for its own units; ctx bounds all waits together. The lease
-// of a permit with NoRefresh runs while the call waits for later requests.
+// of a permit with NoRefresh runs while the call waits for later requests, and so does that of one whose server does not answer meanwhile:
+// of these less than a tenth of a TTL may be left when it returns.
 //
 // If a request fails, the permits of all others are released in the background, and the error is that of Acquire for this request.
 // If a permit is lost while the call waits for a later one, the error is [ErrLost] at once. The error is

@@ -325,6 +325,40 @@ func TestReleaseAfterALossIsAnErrorIfAnotherMayHaveHadAllUnits(t *testing.T) {
 	}
 }
 
+// S8. A permit is released while it is queried after a loss of state. What that answers is older than the release, and says neither that
+// another has had its lock nor, of an old file in which it waits still, that it was lost.
+func TestReleaseDuringAQueryAfterALossSaysWhatBecameOfThePermit(t *testing.T) {
+	t.Parallel()
+	gone, waiting := int64(protocol.Gone), int64(protocol.Waiting)
+	for name, c := range map[string]struct {
+		query, release [2]int64 // state and number
+		err            error
+	}{
+		"another had the lock":          {[2]int64{gone, 0}, [2]int64{gone, 1}, ErrLost},
+		"nobody had the lock":           {[2]int64{gone, 0}, [2]int64{gone, 0}, nil},
+		"it waits in an old file":       {[2]int64{waiting, 20}, [2]int64{waiting, 0}, nil},
+		"it waited, and another had it": {[2]int64{waiting, 20}, [2]int64{gone, 1}, ErrLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onWire(t, 3*time.Second, func(t *testing.T, client *Client, w *wire) {
+				lock := &Semaphore{Inspector: &Inspector{client: client, name: "a", spec: protocol.LimitSpec{Limit: 1}}, opts: new(CallOptions)}
+				asked := asksOf(lock, 1)[0]
+				w.carries("acquire a: 1").answers(1, -1, 0, 1, waiting, 20)
+				client.woken("a", 1, []protocol.Grant{{Seq: 1, Position: 20, Token: 30}})
+				p := asked.permit()
+				time.Sleep(time.Second)
+				query := w.carries("refresh a: 1")
+				released := make(chan error, 1)
+				go func() { released <- p.Release(background) }() // ends with the answer
+				w.isIdle()
+				query.answers(append([]int64{1, -1, 0, 100}, c.query[:]...)...)
+				w.carries("release a: 1").answers(append([]int64{1, -1, 0, 100}, c.release[:]...)...)
+				assert.ErrorIs(t, <-released, c.err)
+			})
+		})
+	}
+}
+
 // OnLost may take a lock that the caller of Close has.
 func TestCloseDoesNotWaitForAnOnLostThatAReleaseCalls(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {

@@ -220,13 +220,13 @@ func TestGraceOfATTLGrantsNothingBesideADisconnectedHolder(t *testing.T) {
 	w.release(q)
 }
 
-// replaced makes a server forget the permit p of a holder that is disconnected, and grant its unit to q.
-func replaced(t *testing.T, limit int64, with func(*fairsem.Semaphore) *fairsem.Semaphore) (w *world, server *redistest.Server, of, later *redistest.Proxy, p, q *fairsem.Permit) {
+// replaced makes a server forget the permit p of a holder that is disconnected, and grant one of its units to q.
+func replaced(t *testing.T, limit, units int64, with func(*fairsem.Semaphore) *fairsem.Semaphore) (w *world, server *redistest.Server, of, later *redistest.Proxy, p, q *fairsem.Permit) {
 	t.Helper()
 	w, server = agedServer(t)
 	opts := fairsem.Options{TTL: time.Minute, Grace: 2 * time.Second}
 	of, later = redistest.NewProxy(t, server.Addr()), redistest.NewProxy(t, server.Addr())
-	p = w.must(with(w.of(w.clientOn(w.through(of), opts), limit)).Acquire(t.Context(), 1))
+	p = w.must(with(w.of(w.clientOn(w.through(of), opts), limit)).Acquire(t.Context(), units))
 	of.Hold()
 	restart(t, server)
 	q = w.must(with(w.of(w.clientOn(w.through(later), opts), limit)).Acquire(t.Context(), 1)) // after the grace period
@@ -238,7 +238,7 @@ func plainly(s *fairsem.Semaphore) *fairsem.Semaphore { return s }
 
 // S2, S8: its unit is free again, and another has worked under it meanwhile.
 func TestHolderThatWasAwayWhileItsLockWasGrantedAndReleasedLosesIt(t *testing.T) {
-	w, _, of, _, p, q := replaced(t, 1, plainly)
+	w, _, of, _, p, q := replaced(t, 1, 1, plainly)
 	w.release(q)
 	of.Resume()
 	w.eventually(func() bool { return p.Context().Err() != nil }, "it still has the lock")
@@ -248,15 +248,16 @@ func TestHolderThatWasAwayWhileItsLockWasGrantedAndReleasedLosesIt(t *testing.T)
 // S1, S2, S13: the server forgets both before the first is back. Whichever is restored first, the later grant is the one that counts.
 func TestOfTwoHoldersOfOneUnitTheLaterOneOutlivesAnotherLoss(t *testing.T) {
 	for name, c := range map[string]struct {
-		limit int64
-		with  func(*fairsem.Semaphore) *fairsem.Semaphore
+		limit, units int64
+		with         func(*fairsem.Semaphore) *fairsem.Semaphore
 	}{
-		"a lock":   {1, plainly},
-		"a number": {2, numbered},
+		"a lock":             {1, 1, plainly},
+		"a number":           {2, 1, numbered},
+		"a lock for writing": {2, 2, plainly},
 	} {
 		for _, firstIsBack := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, first is back first: %t", name, firstIsBack), func(t *testing.T) {
-				w, server, of, later, p, q := replaced(t, c.limit, c.with)
+				w, server, of, later, p, q := replaced(t, c.limit, c.units, c.with)
 				require.NoError(t, server.Kill())
 				if firstIsBack {
 					later.Hold()

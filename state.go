@@ -189,14 +189,14 @@ func (v *nameState) learnLocked(t *ticket, a answer) {
 	s := situation{
 		event: answered, verb: a.verb, state: a.State,
 		ended: t.phase == holding && t.hold.ended() != nil,
-		less:  t.isLess(a.State, a.epoch) && t.lease.remaining(a.now) > 0,
+		less:  t.isLess(a.State, a.epoch) && (t.phase == leaving || t.lease.remaining(a.now) > 0),
 		newer: t.phase == holding && a.sent.After(t.hold.at),
 		stale: t.phase == waiting && a.State == protocol.Held && a.Number != 0 && a.Number != t.token && a.Number < t.epoch,
 	}
 	renewed := window{a.sent, t.ttl}
 	s.old = s.stale && renewed.remaining(a.now) <= 0
 	s.unsure, s.unnumbered = renewed.tooShort(a.now), t.opts.Numbered && len(a.Numbers) == 0
-	missed := s.less && a.verb == protocol.RefreshScript
+	missed := s.less && (a.verb == protocol.RefreshScript || t.phase == leaving)
 	if (a.State == protocol.Held || a.State == protocol.Waiting) && a.verb != protocol.ReduceScript && !missed && !a.isUnchecked(t) {
 		t.confirmed(a.epoch) // a reduce renews nothing: an old file's lease of t may soon be over
 	}

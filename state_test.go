@@ -464,35 +464,44 @@ func TestCloseWithoutRedisReportsThatNothingWasReleased(t *testing.T) {
 }
 
 // restoresUnrenewed returns a permit that is never renewed, and its restore, one second after the grant. A broken connection has made
-// the client verify it.
-func (w *wire) restoresUnrenewed(c *Client) (*Permit, *flight) {
+// the client verify it, and it is in a state in a new epoch.
+func (w *wire) restoresUnrenewed(c *Client, state protocol.State) (*Permit, *flight) {
 	w.t.Helper()
 	a := asks(c, "a", 1, CallOptions{NoRefresh: true})[0]
 	w.carries("acquire a: 1").grantAll(10)
 	synctest.Wait()
 	time.Sleep(time.Second)
 	c.verifyAll()
-	w.carries("refresh a: 1").answers(1, -1, 0, 2, int64(protocol.Gone), 0) // in a new epoch
+	w.carries("refresh a: 1").answers(1, -1, 0, 2, int64(state), 10)
 	return a.permit(), w.carries("restore a: 1")
 }
 
 // A nameState that has no tickets to renew still verifies its permits.
 func TestVerifyingChecksAPermitThatIsNeverRenewed(t *testing.T) {
 	onWire(t, 3*time.Second, func(_ *testing.T, c *Client, w *wire) {
-		w.restoresUnrenewed(c)
+		w.restoresUnrenewed(c, protocol.Gone)
 	})
 }
 
+// An old file may have it with the deadline that it had before its grant was verified.
 func TestPermitThatIsNeverRenewedIsRestoredForTheRestOfItsLease(t *testing.T) {
-	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
-		_, f := w.restoresUnrenewed(c)
-		assert.Equal(t, 2*time.Second, f.lease(0))
-	})
+	t.Parallel()
+	for _, state := range []protocol.State{protocol.Gone, protocol.Waiting, protocol.Held} {
+		t.Run(stateNames[state], func(t *testing.T) {
+			onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+				p, f := w.restoresUnrenewed(c, state)
+				assert.Equal(t, 2*time.Second, f.lease(0))
+				f.answers(1, -1, 0, 2, int64(protocol.Held), 10)
+				require.NoError(t, p.Context().Err())
+				w.isIdle()
+			})
+		})
+	}
 }
 
 func TestRestoreDoesNotExtendAPermitThatIsNeverRenewed(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
-		p, f := w.restoresUnrenewed(c)
+		p, f := w.restoresUnrenewed(c, protocol.Gone)
 		f.answers(1, -1, 0, 2, int64(protocol.Held), 10)
 		require.NoError(t, p.Context().Err())
 		time.Sleep(1700 * time.Millisecond) // nine tenths of the TTL, from the grant on

@@ -172,14 +172,24 @@ func (t *ticket) endsInSilence() bool { return t.phase == asking || t.phase == w
 // isUnanswered reports whether an answer about t is due.
 func (t *ticket) isUnanswered() bool { return !t.unansweredSince.IsZero() }
 
-// isOutdated reports whether Redis has not confirmed t in this epoch.
+// isOutdated reports whether Redis has not confirmed a position, or a permit, in this epoch.
 func (t *ticket) isOutdated(epoch int64) bool {
-	return (t.phase == waiting || t.phase == holding && !t.countsInWindow()) && epoch != 0 && t.epoch != epoch
+	permit := (t.phase == holding || t.phase == leaving && t.hold.begun) && !t.countsInWindow()
+	return (t.phase == waiting || permit) && epoch != 0 && t.epoch != epoch
 }
 
-// isLess reports whether Redis, where t is in a state, has less of it in this epoch than it had before.
+// isLess reports whether Redis, where t is in a state, has less of it in this epoch than it had before: an old file may have a permit as a
+// position still, and one that is never renewed with an earlier deadline.
 func (t *ticket) isLess(s protocol.State, epoch int64) bool {
-	return (s == protocol.Gone || s == protocol.Waiting && t.phase == holding) && t.isOutdated(epoch)
+	switch s {
+	case protocol.Gone:
+		return t.isOutdated(epoch)
+	case protocol.Waiting:
+		return t.phase != waiting && t.isOutdated(epoch)
+	case protocol.Held:
+		return t.phase == holding && t.opts.NoRefresh && t.isOutdated(epoch)
+	}
+	return false
 }
 
 // confirmed records that Redis has t in this epoch. The weight that it has there may be older than the one it had before.

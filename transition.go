@@ -116,6 +116,8 @@ func nextAnswered(s situation) effect {
 		return doConclude
 	case s.phase == leaving && (inRedis || s.maybeApplied):
 		return doRelease // given up while the operation was in flight, or a copy of an earlier one may still be
+	case s.phase == leaving && s.less:
+		return doRelease // of what Redis has lost, only the answer to that says whether another has it
 	case s.phase == leaving:
 		return doConclude // Redis no longer had it before its release was sent
 	case s.phase == holding && s.ended:

@@ -23,7 +23,8 @@ answered asking|waiting|holding release * : conclude
 answered leaving release * : conclude
 answered leaving acquire|refresh|reduce|restore held|waiting : release
 answered leaving acquire|refresh|reduce|restore gone|refused|full|too-big|early|evicted maybe-applied : release
-answered leaving acquire|refresh|reduce|restore gone|refused|full|too-big|early|evicted -maybe-applied : conclude
+answered leaving acquire|refresh|reduce|restore gone|refused|full|too-big|early|evicted -maybe-applied less : release
+answered leaving acquire|refresh|reduce|restore gone|refused|full|too-big|early|evicted -maybe-applied -less : conclude
 
 answered holding acquire|refresh|reduce|restore * ended : leave
 answered holding refresh|reduce * -ended less : restore

@@ -4,7 +4,7 @@
 --
 -- The units of a holder that was away in an earlier epoch, or in this one's grace period, may have been granted to another. One that had all
 -- units is not restored once anything was granted, nor is one with a number that may have been. Where holders of this epoch were away, none
--- is restored above the limit any more; but one that has all units since then replaces those with lower tokens.
+-- is restored above the limit any more; but where one of two has all units, the one with the higher token replaces the other.
 --
 -- ARGV    holder_count  how many of the ids are holders; the others, which come after them, are waiters
 --         missed_in  the epoch in which the caller missed them: a late copy from another epoch reverts no grant
@@ -71,8 +71,9 @@ end
 local function readmit(id, units, number, list)
   local has_all = units == limit
   if has_all and (granted_meanwhile or were_away) or may_be_granted(list) then return false end
-  if has_all and earliest < latest then
-    drop(redis.call("ZRANGEBYSCORE", owner, "-inf", "(" .. text(number), "LIMIT", 0, BOUND))
+  if earliest < latest then
+    local older = redis.call("ZRANGEBYSCORE", owner, "-inf", "(" .. text(number), "LIMIT", 0, has_all and BOUND or 1)
+    if has_all or older[1] and parse_weight(redis.call("HGET", weight, older[1])) == limit then drop(older) end
   end
   if must_fit and holders + extra_weight + units > limit then return false end
   if list == "" then return true end
