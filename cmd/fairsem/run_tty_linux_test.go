@@ -250,6 +250,18 @@ func TestACommandThatIsStoppedAloneKeepsItsPermit(t *testing.T) {
 	assert.Equal(t, 4, exitCode(cmd.Wait()), out)
 }
 
+// It stayed stopped for ever when its terminal had gone.
+func TestACommandThatIsStoppedAloneEndsWithItsRun(t *testing.T) {
+	s := newStation(t)
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
+		dir := t.TempDir()
+		cmd, out := s.begin("--limit", "1", "-c", `echo $$ >`+dir+`/pid; while :; do sleep 0.01; done`)
+		require.NoError(t, syscall.Kill(atoi(t, awaitFile(t, dir+"/pid")), syscall.SIGSTOP))
+		require.NoError(t, cmd.Process.Signal(sig))
+		assert.Equal(t, 128+int(sig), exitCode(cmd.Wait()), out)
+	}
+}
+
 func TestADumbTerminalHasNoStatusLine(t *testing.T) {
 	s := newStation(t)
 	_, err := s.sem(1).Acquire(t.Context(), 1)

@@ -196,7 +196,6 @@ func (s *supervisor) lose() {
 		s.send(syscall.SIGKILL)
 	default:
 		s.send(syscall.SIGTERM)
-		s.child.signal(syscall.SIGCONT) // a stopped process does not handle TERM
 		s.killAt = time.After(left)
 	}
 }
@@ -207,10 +206,14 @@ const (
 	alreadyLost = "the units can be granted to others while it runs"
 )
 
-// send sends a signal to the group, and warns if no process there can be reached: a process that sudo starts is another user's.
+// send sends a signal to the group, and warns if no process there can be reached: a process that sudo starts is another user's. A stopped
+// process handles one that ends it only when it is continued.
 func (s *supervisor) send(sig os.Signal) {
 	if !s.child.signal(sig) {
 		s.warnUnended()
+	}
+	if sig == syscall.SIGTERM || sig == syscall.SIGHUP {
+		s.child.signal(syscall.SIGCONT)
 	}
 }
 
@@ -240,7 +243,6 @@ func (s *supervisor) endGroup() {
 	}
 	if s.killAt == nil {
 		s.send(syscall.SIGTERM)
-		s.child.signal(syscall.SIGCONT)
 		s.killAt = time.After(s.job.KillAfter)
 	}
 	var giveUp <-chan time.Time
