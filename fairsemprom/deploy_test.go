@@ -222,6 +222,7 @@ func startServe(t *testing.T, dir, redis string) string {
 	binary := filepath.Join(dir, "fairsem")
 	// In CI the checkout may belong to another user, which git refuses.
 	build := exec.CommandContext(t.Context(), "go", "build", "-race=false", "-buildvcs=false", "-ldflags=-s -w", "-o", binary, "github.com/fairsem/fairsem/cmd/fairsem")
+	build.Env = append(build.Environ(), "CGO_ENABLED=0") // as it is released
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return startAt(t, regexp.MustCompile(`"http://(127\.0\.0\.1:\d+)/"`), binary,
