@@ -325,19 +325,23 @@ func TestReleaseAfterALossIsAnErrorIfAnotherMayHaveHadAllUnits(t *testing.T) {
 	}
 }
 
-// S8. A permit is released while it is queried after a loss of state. What that answers is older than the release, and says neither that
+// S8. A permit is released while it is queried after a loss of state, or restored. What that answers is older than the release, and says neither that
 // another has had its lock nor, of an old file in which it waits still, that it was lost.
 func TestReleaseDuringAQueryAfterALossSaysWhatBecameOfThePermit(t *testing.T) {
 	t.Parallel()
-	gone, waiting := int64(protocol.Gone), int64(protocol.Waiting)
+	const refresh, restore = "refresh a: 1", "restore a: 1"
+	gone, waiting, early := int64(protocol.Gone), int64(protocol.Waiting), int64(protocol.Early)
 	for name, c := range map[string]struct {
-		query, release [2]int64 // state and number
-		err            error
+		call            string
+		answer, release [2]int64 // state and number
+		err             error
 	}{
-		"another had the lock":          {[2]int64{gone, 0}, [2]int64{gone, 1}, ErrLost},
-		"nobody had the lock":           {[2]int64{gone, 0}, [2]int64{gone, 0}, nil},
-		"it waits in an old file":       {[2]int64{waiting, 20}, [2]int64{waiting, 0}, nil},
-		"it waited, and another had it": {[2]int64{waiting, 20}, [2]int64{gone, 1}, ErrLost},
+		"another had the lock":             {refresh, [2]int64{gone, 0}, [2]int64{gone, 1}, ErrLost},
+		"nobody had the lock":              {refresh, [2]int64{gone, 0}, [2]int64{gone, 0}, nil},
+		"it waits in an old file":          {refresh, [2]int64{waiting, 20}, [2]int64{waiting, 0}, nil},
+		"it waited, and another had it":    {refresh, [2]int64{waiting, 20}, [2]int64{gone, 1}, ErrLost},
+		"it is not restored":               {restore, [2]int64{gone, 0}, [2]int64{gone, 1}, ErrLost},
+		"it could have been restored soon": {restore, [2]int64{early, 0}, [2]int64{gone, 1}, ErrLost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onWire(t, 3*time.Second, func(t *testing.T, client *Client, w *wire) {
@@ -347,11 +351,15 @@ func TestReleaseDuringAQueryAfterALossSaysWhatBecameOfThePermit(t *testing.T) {
 				client.woken("a", 1, []protocol.Grant{{Seq: 1, Position: 20, Token: 30}})
 				p := asked.permit()
 				time.Sleep(time.Second)
-				query := w.carries("refresh a: 1")
+				f := w.carries(refresh)
+				if c.call == restore {
+					f.answers(1, -1, 0, 100, gone, 0)
+					f = w.carries(restore)
+				}
 				released := make(chan error, 1)
 				go func() { released <- p.Release(background) }() // ends with the answer
 				w.isIdle()
-				query.answers(append([]int64{1, -1, 0, 100}, c.query[:]...)...)
+				f.answers(append([]int64{1, -1, 0, 100}, c.answer[:]...)...)
 				w.carries("release a: 1").answers(append([]int64{1, -1, 0, 100}, c.release[:]...)...)
 				assert.ErrorIs(t, <-released, c.err)
 			})

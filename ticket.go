@@ -182,7 +182,7 @@ func (t *ticket) isOutdated(epoch int64) bool {
 // position still, and one that is never renewed with an earlier deadline.
 func (t *ticket) isLess(s protocol.State, epoch int64) bool {
 	switch s {
-	case protocol.Gone:
+	case protocol.Gone, protocol.Early: // Early: it is not restored yet
 		return t.isOutdated(epoch)
 	case protocol.Waiting:
 		return t.phase != waiting && t.isOutdated(epoch)
