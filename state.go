@@ -218,6 +218,7 @@ func (v *nameState) acceptLocked(t *ticket, e effect, a answer) {
 			v.gapLocked() // this grant came without a message: more messages may be lost
 		}
 		v.renewLocked(t, a.sent)
+		t.prolonged = a.verb != protocol.AcquireScript || t.maybeApplied
 		v.grantLocked(t, e, cmp.Or(a.Number, t.token), a.Numbers, a.now)
 	case doWait:
 		v.queuedLocked(t, a.Number, a.sent, a.now)

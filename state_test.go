@@ -463,17 +463,24 @@ func TestCloseWithoutRedisReportsThatNothingWasReleased(t *testing.T) {
 	assert.NoError(t, direct.Del(t.Context(), keys[:]...).Err())
 }
 
-// restoresUnrenewed returns a permit that is never renewed, and its restore, one second after the grant. A broken connection has made
-// the client verify it, and it is in a state in a new epoch.
-func (w *wire) restoresUnrenewed(c *Client, state protocol.State) (*Permit, *flight) {
+// verifiesUnrenewed returns a permit that is never renewed, and has waited. A second later a broken connection makes the client verify it.
+func (w *wire) verifiesUnrenewed(c *Client) *Permit {
 	w.t.Helper()
 	a := asks(c, "a", 1, CallOptions{NoRefresh: true})[0]
-	w.carries("acquire a: 1").grantAll(10)
-	synctest.Wait()
+	w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(protocol.Waiting), 5)
+	c.woken("a", 1, []protocol.Grant{{Seq: 1, Position: 5, Token: 10}})
+	w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Held), 10)
 	time.Sleep(time.Second)
 	c.verifyAll()
+	return a.permit()
+}
+
+// restoresUnrenewed is verifiesUnrenewed with the restore of the permit, which is in a state in a new epoch.
+func (w *wire) restoresUnrenewed(c *Client, state protocol.State) (*Permit, *flight) {
+	w.t.Helper()
+	p := w.verifiesUnrenewed(c)
 	w.carries("refresh a: 1").answers(1, -1, 0, 2, int64(state), 10)
-	return a.permit(), w.carries("restore a: 1")
+	return p, w.carries("restore a: 1")
 }
 
 // A nameState that has no tickets to renew still verifies its permits.
@@ -497,6 +504,33 @@ func TestPermitThatIsNeverRenewedIsRestoredForTheRestOfItsLease(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Its deadline there has always been that of its lease. Thousands of such permits would be as many calls.
+func TestPermitThatWasGrantedAtOnceIsNotRestoredFromAFileThatHasIt(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		a := asks(c, "a", 1, CallOptions{NoRefresh: true})[0]
+		w.carries("acquire a: 1").grantAll(10)
+		synctest.Wait()
+		c.verifyAll()
+		w.carries("refresh a: 1").answers(1, -1, 0, 2, int64(protocol.Held), 10)
+		w.isIdle()
+		require.NoError(t, a.permit().Context().Err())
+	})
+}
+
+// An old file has it with the deadline of a waiter, which is over when it is released.
+func TestReleaseOfAPermitThatAFileHasForTooShortIsNoLoss(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		p := w.verifiesUnrenewed(c)
+		query := w.carries("refresh a: 1")
+		released := make(chan error, 1)
+		go func() { released <- p.Release(background) }() // ends with the answer
+		w.isIdle()
+		query.answers(1, -1, 0, 2, int64(protocol.Held), 10)
+		w.carries("release a: 1").answers(1, -1, 0, 2, int64(protocol.Gone), 0)
+		assert.NoError(t, <-released)
+	})
 }
 
 func TestRestoreDoesNotExtendAPermitThatIsNeverRenewed(t *testing.T) {

@@ -60,6 +60,7 @@ type ticket struct {
 	earlyGrant          *grantNotice  // notice that overtook the answer to the acquire, or nil
 	by                  GrantedBy     // how the client learned of the grant
 	epoch               int64         // in which Redis confirmed it last
+	prolonged           bool          // its permit's lease began after it was stored: as a waiter, or by an earlier try of its acquire
 	grantedIn           int64         // the epoch in which its permit was granted; 0: an earlier one than that of its first confirmation
 	parts               *parts        // released by its holder; nil: none
 	lease               window        // from the last confirmation
@@ -179,7 +180,7 @@ func (t *ticket) isOutdated(epoch int64) bool {
 }
 
 // isLess reports whether Redis, where t is in a state, has less of it in this epoch than it had before: an old file may have a permit as a
-// position still, and one that is never renewed with an earlier deadline.
+// position still, and one that is never renewed with the deadline that it had first.
 func (t *ticket) isLess(s protocol.State, epoch int64) bool {
 	switch s {
 	case protocol.Gone, protocol.Early: // Early: it is not restored yet
@@ -187,7 +188,7 @@ func (t *ticket) isLess(s protocol.State, epoch int64) bool {
 	case protocol.Waiting:
 		return t.phase != waiting && t.isOutdated(epoch)
 	case protocol.Held:
-		return t.phase == holding && t.opts.NoRefresh && t.isOutdated(epoch)
+		return t.phase != waiting && t.opts.NoRefresh && t.prolonged && t.isOutdated(epoch)
 	}
 	return false
 }

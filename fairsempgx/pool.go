@@ -215,7 +215,7 @@ func (p *pool) failLocked(why error) {
 // end is called when a call has a connection, or an error.
 func (p *pool) end(c *call, conn *pgx.Conn) {
 	p.mu.Lock()
-	if conn != nil && linkOf(conn) == nil {
+	if conn != nil && !conn.IsClosed() && linkOf(conn) == nil { // one that is closed may have lost its link
 		p.misused = true
 		p.failLocked(errBeforeConnect)
 	}

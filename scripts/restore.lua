@@ -73,7 +73,8 @@ local function readmit(id, units, number, list)
   if has_all and (granted_meanwhile or were_away) or may_be_granted(list) then return false end
   if earliest < latest then
     local older = redis.call("ZRANGEBYSCORE", owner, "-inf", "(" .. text(number), "LIMIT", 0, has_all and BOUND or 1)
-    if has_all or older[1] and parse_weight(redis.call("HGET", weight, older[1])) == limit then drop(older) end
+    local oldest = older[1] and parse_weight(redis.call("HGET", weight, older[1]))
+    if has_all or oldest == limit and holders + extra_weight - oldest + units <= limit then drop(older) end
   end
   if must_fit and holders + extra_weight + units > limit then return false end
   if list == "" then return true end

@@ -235,6 +235,13 @@ func TestHolderThatMissedGrantsIsRestoredOnlyWhereItCannotHaveBeenReplaced(t *te
 		reply: "gone",
 		state: "owner you:1=30 | timeout you:1=20s | counter 30 | weight extra=1 you:1=2" + plain("2", 2),
 	}, {
+		name:  "nor for one that does not fit without it either",
+		seed:  taken + plain("1", 2) + " quiet=60s restored=4_2_2",
+		ids:   []string{"me:1*2"},
+		call:  away(1, 3, 3),
+		reply: "gone",
+		state: "owner you:1=3 | timeout you:1=20s | counter 10" + plain("1", 2),
+	}, {
 		name:  "with some units, the one that does not fit is lost: nobody knows which of the others was away",
 		seed:  "owner you:1=3 you:2=4 | timeout you:1=20s you:2=20s | counter 4" + plain("2", 2) + " quiet=60s restored=4_2_2",
 		ids:   []string{"me:1"},
