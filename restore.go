@@ -75,8 +75,7 @@ func (v *nameState) noteEpochLocked(epoch int64, sent time.Time) {
 func (v *nameState) restoreLocked(t *ticket) {
 	lease := t.ttl
 	if t.opts.NoRefresh && t.phase == holding {
-		now := v.host.clock.Now()
-		lease = t.lease.after(lease, now.Asleep).Sub(now.Time)
+		lease = t.rest(v.host.clock.Now())
 	}
 	v.submitLocked(t, requestKey{script: protocol.RestoreScript, spec: t.spec, lease: lease, confirmed: t.epoch})
 }

@@ -40,8 +40,8 @@ func (v *nameState) refreshLocked(tickets ...*ticket) {
 		}
 		t.busy, t.recheck = true, false
 		k := requestKey{script: protocol.RefreshScript, spec: t.spec, lease: t.ttl}
-		if t.phase == holding && t.opts.NoRefresh {
-			k.lease = 0
+		if t.phase == holding && t.opts.NoRefresh { // an old file may have the earlier deadline of a waiter
+			k.lease = t.rest(v.host.clock.Now())
 		}
 		calls[k] = append(calls[k], t)
 	}
@@ -218,7 +218,6 @@ func (v *nameState) acceptLocked(t *ticket, e effect, a answer) {
 			v.gapLocked() // this grant came without a message: more messages may be lost
 		}
 		v.renewLocked(t, a.sent)
-		t.prolonged = a.verb != protocol.AcquireScript || t.maybeApplied
 		v.grantLocked(t, e, cmp.Or(a.Number, t.token), a.Numbers, a.now)
 	case doWait:
 		v.queuedLocked(t, a.Number, a.sent, a.now)

@@ -60,7 +60,6 @@ type ticket struct {
 	earlyGrant          *grantNotice  // notice that overtook the answer to the acquire, or nil
 	by                  GrantedBy     // how the client learned of the grant
 	epoch               int64         // in which Redis confirmed it last
-	prolonged           bool          // its permit's lease began after it was stored: as a waiter, or by an earlier try of its acquire
 	grantedIn           int64         // the epoch in which its permit was granted; 0: an earlier one than that of its first confirmation
 	parts               *parts        // released by its holder; nil: none
 	lease               window        // from the last confirmation
@@ -180,15 +179,13 @@ func (t *ticket) isOutdated(epoch int64) bool {
 }
 
 // isLess reports whether Redis, where t is in a state, has less of it in this epoch than it had before: an old file may have a permit as a
-// position still, and one that is never renewed with the deadline that it had first.
+// position still.
 func (t *ticket) isLess(s protocol.State, epoch int64) bool {
 	switch s {
 	case protocol.Gone, protocol.Early: // Early: it is not restored yet
 		return t.isOutdated(epoch)
 	case protocol.Waiting:
 		return t.phase != waiting && t.isOutdated(epoch)
-	case protocol.Held:
-		return t.phase != waiting && t.opts.NoRefresh && t.prolonged && t.isOutdated(epoch)
 	}
 	return false
 }
@@ -207,6 +204,12 @@ func (t *ticket) number() int64 {
 		return t.token
 	}
 	return t.position
+}
+
+// rest is what is left of the lease of a permit that is never renewed, in steps, so that calls can be shared.
+func (t *ticket) rest(now clock.Instant) time.Duration {
+	step := t.ttl / 100
+	return (t.lease.after(t.ttl, now.Asleep).Sub(now.Time) + step - 1) / step * step
 }
 
 // nextDeadline returns when t needs a tick at the latest, if the machine has been suspended for asleep by now.
