@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/tracelog"
@@ -766,4 +767,24 @@ func TestHookThatWasReplacedAfterConfigureFailsCalls(t *testing.T) {
 			w.EventuallyUsed(s, 0)
 		})
 	}
+}
+
+// Its link is lost before the pool has it. That was taken for a BeforeConnect of somebody else.
+func TestConnectionThatBreaksWhileItIsValidatedDoesNotEndThePool(t *testing.T) {
+	w := newWorld(t)
+	c := w.config(3)
+	var broken atomic.Bool
+	c.ConnConfig.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		if broken.CompareAndSwap(false, true) {
+			_, _ = conn.Exec(ctx, "select pg_terminate_backend(pg_backend_pid())").ReadAll()
+			<-conn.CleanupDone()
+		}
+		return nil
+	}
+	require.NoError(t, fairsempgx.Configure(c, w.Semaphore(1)))
+	p := w.open(c)
+	if conn, err := p.Acquire(t.Context()); err == nil {
+		conn.Release()
+	}
+	w.take(p)
 }
