@@ -742,7 +742,6 @@ func TestBusyPoolsOfOneProcessLeaveAnotherItsPart(t *testing.T) {
 
 // A hook that is set after Configure replaces that of this package.
 func TestHookThatWasReplacedAfterConfigureFailsCalls(t *testing.T) {
-	t.Parallel()
 	for name, c := range map[string]struct {
 		replace  func(*pgxpool.Config)
 		succeeds int // calls, before one that fails
