@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -228,7 +229,7 @@ func (o *serveOptions) fetchToken() error {
 	switch {
 	case o.token == "":
 		return exit.Usagef("--allow-writes needs a token: give --token-file FILE or set %s", tokenVariable)
-	case len(o.token) < tokenLeast:
+	case utf8.RuneCountInString(o.token) < tokenLeast:
 		return exit.Usagef("the token of %s is too short: at least %d characters, such as those of `openssl rand -hex 16`", source, tokenLeast)
 	case strings.ContainsFunc(o.token, unicode.IsControl):
 		return exit.Usagef("the token of %s is not one line of printable characters", source)
@@ -290,7 +291,11 @@ func cannotListen(ctx context.Context, address string, err error) error {
 	if errors.As(err, &detail) {
 		err = detail.Err
 	}
-	return fmt.Errorf("cannot listen on %s: %w; stop the program that listens there, or give another address with --listen", address, err)
+	advice := "give another address with --listen"
+	if errors.Is(err, syscall.EADDRINUSE) {
+		advice = "stop the program that listens there, or " + advice
+	}
+	return fmt.Errorf("cannot listen on %s: %w; %s", address, err, advice)
 }
 
 // announce writes the address of the page, and a warning if other machines can reach it.

@@ -133,7 +133,7 @@ func (l *login) notice(s *session) (notice string) {
 // seal authenticates a form of this session for one action. A limit is filled in later.
 func (s *session) seal(d action) string {
 	mac := hmac.New(sha256.New, s.secret)
-	_, _ = fmt.Fprintf(mac, "%q", []string{d.verb, d.name, d.id}) // a hash takes everything
+	_, _ = fmt.Fprintf(mac, "%q %t", []string{d.verb, d.name, d.id}, d.waits) // a hash takes everything
 	return hex.EncodeToString(mac.Sum(nil))
 }
 

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,6 +22,7 @@ import (
 // action is a requested change.
 type action struct {
 	verb, name, id string
+	waits          bool // the id was that of a waiter when the question was asked
 	limit          int64
 }
 
@@ -96,8 +98,10 @@ func (p *Page) confirm(w http.ResponseWriter, r *http.Request, v verb) {
 		return
 	}
 	f := p.frame(r, v.button)
+	whose, waits := p.ticketOf(r, d)
+	d.waits = waits
 	f.Content = confirmation{
-		Name: title(d.name), ID: shownID(d.id), Whose: p.labelOf(r, d), Ask: v.ask, Button: v.button, Danger: v.danger,
+		Name: title(d.name), ID: shownID(d.id), Whose: whose, Ask: v.ask, Button: v.button, Danger: v.danger,
 		Action: d.path(), Back: link(d.name), Seal: s.seal(d),
 		Sized: v.name == "resize", Limit: p.limitOf(r, d.name),
 	}
@@ -117,18 +121,18 @@ func (p *Page) limitOf(r *http.Request, name string) string {
 	return strconv.FormatInt(s.Limit, 10)
 }
 
-// labelOf is the label of the ticket that would be evicted; "" if it cannot be found.
-func (p *Page) labelOf(r *http.Request, d action) string {
+// ticketOf is the label of the ticket that would be evicted, and whether it waits; "" if it cannot be found.
+func (p *Page) ticketOf(r *http.Request, d action) (label string, waits bool) {
 	if d.id == "" {
-		return ""
+		return "", false
 	}
 	seen := p.detail(r.Context(), p.sampler.latest(), r.RemoteAddr, d.name)
-	for _, t := range append(seen.Holders, seen.Waiters...) {
+	for i, t := range slices.Concat(seen.Holders, seen.Waiters) {
 		if t.ID == d.id {
-			return shown(render.Label(t))
+			return shown(render.Label(t)), i >= len(seen.Holders)
 		}
 	}
-	return ""
+	return "", false
 }
 
 // path is where a form that asks for d is sent. The name is not in a field of it: browsers make UTF-8 of fields.
@@ -136,6 +140,9 @@ func (d action) path() string {
 	q := url.Values{"name": {d.name}}
 	if d.id != "" {
 		q.Set("id", d.id)
+	}
+	if d.waits {
+		q.Set("waits", "1")
 	}
 	return "/act/" + d.verb + "?" + q.Encode()
 }
@@ -151,6 +158,7 @@ func (p *Page) read(r *http.Request, v verb) (action, error) {
 		if d.id = r.FormValue("id"); d.id == "" {
 			return d, errors.New("id is missing: give the id to evict")
 		}
+		d.waits = r.FormValue("waits") != ""
 	case v.name == "resize" && r.Method == http.MethodPost: // a question comes without one
 		limit, err := change.ParseLimit(r.FormValue("limit"))
 		if err != nil {
@@ -238,6 +246,11 @@ func (p *Page) try(ctx context.Context, v verb, d action) error {
 	if !status.Exists {
 		return errNoName
 	}
+	if d.waits {
+		if err := change.StillWait(ctx, inspector, []fairsem.Ticket{{ID: d.id, Label: d.id}}); err != nil {
+			return err
+		}
+	}
 	return v.do(ctx, inspector, d)
 }
 
@@ -277,6 +290,8 @@ func statusOf(err error) int {
 		return http.StatusUnauthorized
 	case errors.Is(err, fairsem.ErrInvalid):
 		return http.StatusBadRequest
+	case errors.Is(err, change.ErrDeclined):
+		return http.StatusConflict
 	case errors.Is(err, fairsem.ErrNotFound), errors.Is(err, errNoName), errors.Is(err, errNotShown):
 		return http.StatusNotFound
 	}

@@ -299,6 +299,39 @@ func TestAFormMakesItsChange(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, s.perform(cookie, evict).StatusCode, "it is gone")
 }
 
+// The question may stand for long, and the work of a new holder would be interrupted.
+func TestAWaiterThatWasGrantedItsPermitBeforeTheYesIsNotEvicted(t *testing.T) {
+	t.Parallel()
+	s := serve(t, writable)
+	first := s.hold("gate", 1)
+	sem, err := s.client.Semaphore("gate", 1)
+	require.NoError(t, err)
+	granted := make(chan *fairsem.Permit, 1)
+	go func() { // ends with its grant
+		p, err := sem.Acquire(t.Context(), 1)
+		assert.NoError(t, err)
+		granted <- p
+	}()
+	var waiter string
+	require.Eventually(t, func() bool {
+		for w, err := range sem.Waiters(t.Context()) {
+			waiter = w.ID
+			assert.NoError(t, err)
+		}
+		return waiter != ""
+	}, time.Minute, time.Millisecond)
+	cookie := s.logIn()
+	action, seal := form(t, s.get("/act/evict?name=gate&id="+url.QueryEscape(waiter), cookie...).body)
+	require.NoError(t, first.Release(t.Context()))
+	p := <-granted
+	answer := s.ask(http.MethodPost, action, "seal="+seal, cookie...)
+	assert.Equal(t, http.StatusConflict, answer.StatusCode)
+	assert.Contains(t, answer.body, "was granted its permit meanwhile")
+	require.NoError(t, p.Context().Err())
+	assert.Equal(t, http.StatusForbidden, s.ask(http.MethodPost, strings.Replace(action, "waits=1", "", 1), "seal="+seal, cookie...).StatusCode)
+	require.NoError(t, p.Release(t.Context()))
+}
+
 // With a poll a minute the page showed the state before the change, beside the notice of it.
 func TestAfterAChangeThePageShowsItWithoutAPoll(t *testing.T) {
 	t.Parallel()
