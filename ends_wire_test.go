@@ -325,8 +325,8 @@ func TestReleaseAfterALossIsAnErrorIfAnotherMayHaveHadAllUnits(t *testing.T) {
 	}
 }
 
-// S8. A permit is released while it is queried after a loss of state, or restored. What that answers is older than the release, and says neither that
-// another has had its lock nor, of an old file in which it waits still, that it was lost.
+// S8. A permit is released while it is queried after a loss of state, or restored. What that answers is older than the release, and says
+// neither that another has had its lock nor, of an old file in which it waits still, that it was lost.
 func TestReleaseDuringAQueryAfterALossSaysWhatBecameOfThePermit(t *testing.T) {
 	t.Parallel()
 	const refresh, restore = "refresh a: 1", "restore a: 1"

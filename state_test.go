@@ -484,12 +484,6 @@ func (w *wire) restoresUnrenewed(c *Client, state protocol.State) (*Permit, *fli
 }
 
 // A nameState that has no tickets to renew still verifies its permits.
-func TestVerifyingChecksAPermitThatIsNeverRenewed(t *testing.T) {
-	onWire(t, 3*time.Second, func(_ *testing.T, c *Client, w *wire) {
-		w.restoresUnrenewed(c, protocol.Gone)
-	})
-}
-
 func TestPermitThatIsNeverRenewedIsRestoredForTheRestOfItsLease(t *testing.T) {
 	t.Parallel()
 	for _, state := range []protocol.State{protocol.Gone, protocol.Waiting} {

@@ -206,7 +206,7 @@ func (t *ticket) number() int64 {
 	return t.position
 }
 
-// rest is what is left of the lease of a permit that is never renewed, in steps, so that calls can be shared.
+// rest is what is left of the lease of a permit that is never renewed, rounded up so that many can share a call.
 func (t *ticket) rest(now clock.Instant) time.Duration {
 	step := t.ttl / 100
 	return (t.lease.after(t.ttl, now.Asleep).Sub(now.Time) + step - 1) / step * step

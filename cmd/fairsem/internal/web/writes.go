@@ -98,8 +98,8 @@ func (p *Page) confirm(w http.ResponseWriter, r *http.Request, v verb) {
 		return
 	}
 	f := p.frame(r, v.button)
-	whose, waits := p.ticketOf(r, d)
-	d.waits = waits
+	var whose string
+	whose, d.waits = p.ticketOf(r, d)
 	f.Content = confirmation{
 		Name: title(d.name), ID: shownID(d.id), Whose: whose, Ask: v.ask, Button: v.button, Danger: v.danger,
 		Action: d.path(), Back: link(d.name), Seal: s.seal(d),
