@@ -39,7 +39,8 @@ evicted_waiters, with the fields of held_by and queue of fairsem show --json; an
 gone, the ids that were released meanwhile.
 
 IDs and tenants can contain any bytes. Both are accepted as fairsem writes them, with
-escapes such as \x1b, which fairsem show puts in quotes for a shell.
+escapes such as \x1b, which fairsem show puts in quotes for a shell. If that is also
+the text of another tenant, nothing is evicted: then give ids.
 
 Exit code: 0; 1, and nothing was changed, if the answer was no or came too late,
 Redis does not know NAME, a selected id, label or tenant is not there, or with --all

@@ -56,6 +56,30 @@ func TestThePageGoesByKnownNamesOnly(t *testing.T) {
 func TestARequestIsSmall(t *testing.T) {
 	t.Parallel()
 	s := serve(t, writable)
-	answer := s.ask(http.MethodPost, "/login", "token="+string(make([]byte, 2*maxRequest)))
-	assert.Equal(t, http.StatusForbidden, answer.StatusCode, "what is too long is not read, and no token")
+	token := "token=" + string(make([]byte, 2*maxRequest))
+	answer := s.ask(http.MethodPost, "/login", token)
+	assert.Equal(t, http.StatusRequestEntityTooLarge, answer.StatusCode)
+	assert.Contains(t, answer.body, "The form has more than 16384 bytes.")
+	answer = s.ask(http.MethodPost, "/act/resize?name=gate", token, "Authorization", "Bearer "+testToken)
+	assert.Equal(t, http.StatusRequestEntityTooLarge, answer.StatusCode)
+	assert.JSONEq(t, `{"error":"the form has more than 16384 bytes"}`, answer.body)
+}
+
+func TestAFormThatCannotBeReadIsNotTakenForAnEmptyOne(t *testing.T) {
+	t.Parallel()
+	s := serve(t, writable)
+	answer := s.ask(http.MethodPost, "/login", "token=%zz")
+	assert.Equal(t, http.StatusBadRequest, answer.StatusCode)
+	assert.Contains(t, answer.body, "The form cannot be read")
+	answer = s.ask(http.MethodPost, "/act/resize", "name=gate&limit=%zz", "Authorization", "bearer "+testToken)
+	assert.Equal(t, http.StatusBadRequest, answer.StatusCode)
+	assert.Contains(t, answer.body, `{"error":"the form cannot be read`)
+}
+
+func TestFilesOfThePageAreNotListed(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	assert.Equal(t, http.StatusNotFound, s.get("/static/").StatusCode)
+	assert.Equal(t, http.StatusNotFound, s.get("/static/nothing").StatusCode)
+	assert.Contains(t, s.get("/static/style.css").Header.Get("Content-Type"), "text/css")
 }

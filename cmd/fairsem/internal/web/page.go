@@ -113,7 +113,7 @@ func (p *Page) semaphore(w http.ResponseWriter, r *http.Request) {
 	}
 	f := p.frame(r, title(name))
 	f.Stream = "/semaphore/stream?" + url.Values{"name": {name}}.Encode()
-	p.showLive(w, r, http.StatusOK, "live.html", f, p.semaphorePicture(r, name, f.In))
+	p.showLive(w, r, http.StatusOK, "live.html", f, p.semaphorePicture(r, name))
 }
 
 func (p *Page) semaphoreStream(w http.ResponseWriter, r *http.Request) {
@@ -122,14 +122,14 @@ func (p *Page) semaphoreStream(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), badStatus(err))
 		return
 	}
-	in := p.login != nil && p.login.session(r) != nil
-	p.stream(w, r, p.semaphorePicture(r, name, in))
+	p.stream(w, r, p.semaphorePicture(r, name))
 }
 
-// semaphorePicture has links to changes only for sessions that have logged in. It is shared by clients that see the same: not where the
-// holders and waiters are not known, which may be so for one address alone, as is why they are old.
-func (p *Page) semaphorePicture(r *http.Request, name string, in bool) picture {
+// semaphorePicture has links to changes only for a session, and only while it lasts. It is shared by clients that see the same: not where
+// the holders and waiters are not known, which may be so for one address alone, as is why they are old.
+func (p *Page) semaphorePicture(r *http.Request, name string) picture {
 	return func(now *snapshot) func() []byte {
+		in := p.login != nil && p.login.session(r) != nil
 		d := p.detail(r.Context(), now, r.RemoteAddr, name)
 		now = p.sampler.latest() // a query may have waited for its turn for longer than until the next poll
 		trouble := p.trouble(now)

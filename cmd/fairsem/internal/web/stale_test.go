@@ -45,7 +45,7 @@ func (s *scripted) poll(all ...fairsem.Status) {
 func (s *scripted) view(name string) string {
 	r := httptest.NewRequestWithContext(s.t.Context(), http.MethodGet, "/semaphore?"+named(name), nil)
 	r.RemoteAddr = here
-	return string(s.page.semaphorePicture(r, name, false)(s.page.sampler.latest())())
+	return string(s.page.semaphorePicture(r, name)(s.page.sampler.latest())())
 }
 
 // exhaust uses up all queries of single names for minutes.

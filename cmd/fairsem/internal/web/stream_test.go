@@ -22,10 +22,13 @@ import (
 )
 
 // watch opens a stream.
-func (s *served) watch(path string) *bufio.Scanner {
+func (s *served) watch(path string, headers ...string) *bufio.Scanner {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.url+path, nil)
 	require.NoError(s.t, err)
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
 	transport := &http.Transport{}
 	s.t.Cleanup(transport.CloseIdleConnections)
 	response, err := (&http.Client{Transport: transport}).Do(r)

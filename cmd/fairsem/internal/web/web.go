@@ -134,7 +134,9 @@ func (p *Page) routes() *http.ServeMux {
 	mux.HandleFunc("GET /healthz", p.health)
 	mux.HandleFunc("GET /metrics", p.metrics)
 	static, _ := fs.Sub(files, "static") // it is embedded
-	mux.Handle("GET /static/", http.StripPrefix("/static/", http.FileServerFS(static)))
+	mux.HandleFunc("GET /static/{file}", func(w http.ResponseWriter, r *http.Request) {
+		http.ServeFileFS(w, r, static, r.PathValue("file"))
+	})
 	if p.login != nil {
 		p.writeRoutes(mux)
 		return mux

@@ -67,11 +67,34 @@ var verbs = []verb{
 
 func (p *Page) writeRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /login", func(w http.ResponseWriter, r *http.Request) { p.askToken(w, r, http.StatusOK, "") })
-	mux.HandleFunc("POST /login", p.logIn)
+	mux.HandleFunc("POST /login", p.withForm(p.logIn))
 	mux.HandleFunc("POST /logout", p.logOut)
 	for _, v := range verbs {
 		mux.HandleFunc("GET /act/"+v.name, func(w http.ResponseWriter, r *http.Request) { p.confirm(w, r, v) })
-		mux.HandleFunc("POST /act/"+v.name, func(w http.ResponseWriter, r *http.Request) { p.act(w, r, v) })
+		mux.HandleFunc("POST /act/"+v.name, p.withForm(func(w http.ResponseWriter, r *http.Request) { p.act(w, r, v) }))
+	}
+}
+
+// withForm calls next with a form that was read: FormValue takes one that cannot be read for an empty one.
+func (p *Page) withForm(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		err := r.ParseForm()
+		if err == nil {
+			err = r.ParseMultipartForm(maxRequest)
+		}
+		if err == nil || errors.Is(err, http.ErrNotMultipart) {
+			next(w, r)
+			return
+		}
+		status, why := http.StatusBadRequest, fmt.Errorf("the form cannot be read: %w", err)
+		if large := new(http.MaxBytesError); errors.As(err, &large) {
+			status, why = http.StatusRequestEntityTooLarge, fmt.Errorf("the form has more than %d bytes", large.Limit)
+		}
+		if _, program := bearer(r); program {
+			answerProgram(w, status, "error", why.Error())
+			return
+		}
+		p.problem(w, r, status, sentence(why))
 	}
 }
 
@@ -171,7 +194,7 @@ func (p *Page) read(r *http.Request, v verb) (action, error) {
 
 // act makes the change of a confirmed form, or of a program that knows the token.
 func (p *Page) act(w http.ResponseWriter, r *http.Request, v verb) {
-	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
+	if token, program := bearer(r); program {
 		p.actForProgram(w, r, v, token)
 		return
 	}
@@ -196,6 +219,12 @@ func (p *Page) act(w http.ResponseWriter, r *http.Request, v verb) {
 	http.Redirect(w, r, link(d.name), http.StatusSeeOther)
 }
 
+// bearer returns the token that a program sends with its request.
+func bearer(r *http.Request) (token string, program bool) {
+	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+	return token, ok && strings.EqualFold(scheme, "Bearer")
+}
+
 // actForProgram answers in JSON.
 func (p *Page) actForProgram(w http.ResponseWriter, r *http.Request, v verb, token string) {
 	err := p.checkToken(r, token)
@@ -209,15 +238,17 @@ func (p *Page) actForProgram(w http.ResponseWriter, r *http.Request, v verb, tok
 	if err == nil {
 		err = p.do(r, v, d, "token")
 	}
-	answer := map[string]string{"did": v.name}
-	status := http.StatusOK
 	if err != nil {
-		status = statusOf(err)
-		answer = map[string]string{"error": strings.TrimPrefix(err.Error(), "fairsem: ")}
+		answerProgram(w, statusOf(err), "error", strings.TrimPrefix(err.Error(), "fairsem: "))
+		return
 	}
+	answerProgram(w, http.StatusOK, "did", v.name)
+}
+
+func answerProgram(w http.ResponseWriter, status int, key, value string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(answer) // the client is gone
+	_ = json.NewEncoder(w).Encode(map[string]string{key: value}) // the client is gone
 }
 
 var errNoName = errors.New("there is no semaphore of that name")

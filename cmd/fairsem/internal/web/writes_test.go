@@ -114,6 +114,21 @@ func TestALoginIsACookieThatIsWorthNothingElsewhere(t *testing.T) {
 	assert.NotContains(t, s.get("/", again...).body, "Log out", "the session is over, not only the cookie")
 }
 
+func TestAPictureForASessionHasNoButtonsAfterItsEnd(t *testing.T) {
+	t.Parallel()
+	s := serve(t, writable)
+	s.hold("gate", 2)
+	session := s.logIn()
+	lines := s.watch("/semaphore/stream?name=gate", session...)
+	await(t, lines, "/act/evict?")
+	s.ask(http.MethodPost, "/logout", "", session...)
+	s.hold("gate", 2)
+	await(t, lines, `2<span class="of"> / 2</span>`)
+	for ; lines.Text() != ""; lines.Scan() {
+		assert.NotContains(t, lines.Text(), "/act/")
+	}
+}
+
 // A browser sends the cookies of a host to all its ports.
 func TestPagesOnOneHostDoNotLogEachOtherOut(t *testing.T) {
 	t.Parallel()
