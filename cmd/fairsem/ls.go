@@ -36,10 +36,11 @@ oldest has waited, how many permits expired before they were released, and wheth
 the name is paused, pinned (its limit was set by hand) or a rate limit.
 
 On a terminal long names are cut and a bar shows the use; a narrow one lacks columns,
-the bar first. Elsewhere nothing is cut, the limit has its own column, and a space in
-a name is written \x20, so that each row has the same columns for awk. Unprintable
-characters are escapes such as \x1b, and a backslash is \\, so no two names look the
-same; but other commands take a name as it is, which scripts get from --json.
+the bar first. Elsewhere nothing is cut, the limit has its own column, a space in a
+name is written \x20, and the notes are one word such as paused,rate:20/1s, or -, so
+that each row has the same columns for awk. Unprintable characters are escapes such as
+\x1b, and a backslash is \\, so no two names look the same; but other commands take a
+name as it is, which scripts get from --json.
 
 A name without *, ? or [ is queried directly, and a \ in it is just a character.
 Otherwise all keys of the server are scanned, in a tenth of its time: 10 to 20 s for

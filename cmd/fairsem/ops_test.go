@@ -231,7 +231,7 @@ func TestLsInAPipeHasTheSameColumnsInEveryRowAndCutsNothing(t *testing.T) {
 	assert.Equal(t, []string{"NAME", "USED", "LIMIT", "WAITING", "OLDEST", "EXPIRED", "NOTE"}, strings.Fields(lines[0]))
 	b := strings.Fields(lines[1])
 	assert.Equal(t, []string{"b", "1", "1", "1"}, b[:4])
-	assert.Equal(t, []string{strings.ReplaceAll(long, " ", `\x20`), "3", "20", "0", "0s", "0"}, strings.Fields(lines[2]))
+	assert.Equal(t, []string{strings.ReplaceAll(long, " ", `\x20`), "3", "20", "0", "0s", "0", "-"}, strings.Fields(lines[2]))
 	requireHarmless(t, out)
 }
 
@@ -270,7 +270,7 @@ func TestLsNotesPausedPinnedAndRate(t *testing.T) {
 	o.does(0, "resize", "plain", "5", "--yes")
 	o.does(0, "pause", "held", "--yes")
 	out, _ := o.does(0, "ls")
-	assert.Regexp(t, `(?m)^calls +\d+ +20 .* rate 20/1s$`, out)
+	assert.Regexp(t, `(?m)^calls +\d+ +20 .* rate:20/1s$`, out)
 	assert.Regexp(t, `(?m)^held +1 +0 .* paused$`, out)
 	assert.Regexp(t, `(?m)^plain +1 +5 .* pinned$`, out)
 	show, _ := o.does(0, "show", "calls")

@@ -146,7 +146,7 @@ func checkGrants(t *testing.T, raw []int64, r Reply) {
 	}
 }
 
-// isReply repeats the checks of DecodeReply in another way: seven numbers, two for each id, then three for each grant.
+// isReply repeats the checks of DecodeReply in another way: Head numbers, two for each id, then three for each grant.
 func isReply(raw []int64, n int) bool {
 	for range n {
 		if len(raw) < Head+2 || raw[Head] < int64(Gone) || raw[Head] >= int64(states) {

@@ -2,6 +2,7 @@
 package render
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -42,16 +43,21 @@ func listTable(all []fairsem.Status, width int) string {
 	return layOut(columns, rows, width)
 }
 
-// plainList is for programs: the same columns without the bar, nothing cut, the first six without a space.
+// plainList is for programs: the same columns without the bar, nothing cut, none empty or with a space.
 func plainList(all []fairsem.Status) string {
 	columns := []column{{Head: "NAME"}, {Head: "USED", Right: true}, {Head: "LIMIT", Right: true}, {Head: "WAITING", Right: true},
 		{Head: "OLDEST", Right: true}, {Head: "EXPIRED", Right: true}, {Head: "NOTE"}}
 	rows := make([][]string, len(all))
 	for i, s := range all {
 		name := strings.ReplaceAll(text.Distinct(s.Name), " ", `\x20`)
-		rows[i] = []string{name, number(s.Used), number(s.Limit), number(s.Waiting), text.Ago(s.OldestWait), number(s.Expired), strings.Join(Notes(s), ", ")}
+		rows[i] = []string{name, number(s.Used), number(s.Limit), number(s.Waiting), text.Ago(s.OldestWait), number(s.Expired), plainNote(s)}
 	}
 	return layOut(columns, rows, 0)
+}
+
+// plainNote is like paused,rate:20/1s.
+func plainNote(s fairsem.Status) string {
+	return strings.ReplaceAll(cmp.Or(strings.Join(Notes(s), ","), "-"), " ", ":")
 }
 
 // Used is like 3/20.

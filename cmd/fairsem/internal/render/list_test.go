@@ -48,14 +48,14 @@ func TestWithoutATerminalEveryRowHasTheSameFields(t *testing.T) {
 	text := ansi.Strip(plainList(listed))
 	var got [][]string
 	for line := range strings.Lines(text) {
-		got = append(got, strings.Fields(line)[:6])
+		got = append(got, strings.Fields(line))
 	}
 	assert.Equal(t, [][]string{
-		{"NAME", "USED", "LIMIT", "WAITING", "OLDEST", "EXPIRED"},
-		{"staging", "20", "20", "7", "3m05s", "3"},
-		{`a\x20name\x20with\x20spaces\x20\x1b[2J\x20that\x20is\x20rather\x20long\x20for\x20a\x20terminal`, "1", "4", "0", "0s", "0"},
-		{"stopped", "2", "0", "1", "0s", "0"},
-		{"calls", "0", "100", "0", "0s", "0"},
+		{"NAME", "USED", "LIMIT", "WAITING", "OLDEST", "EXPIRED", "NOTE"},
+		{"staging", "20", "20", "7", "3m05s", "3", "-"},
+		{`a\x20name\x20with\x20spaces\x20\x1b[2J\x20that\x20is\x20rather\x20long\x20for\x20a\x20terminal`, "1", "4", "0", "0s", "0", "-"},
+		{"stopped", "2", "0", "1", "0s", "0", "paused"},
+		{"calls", "0", "100", "0", "0s", "0", "pinned,rate:100/1m"},
 	}, got)
 }
 

@@ -191,6 +191,17 @@ func TestTableShowsWhatANameIsLike(t *testing.T) {
 	b.sees(b.at.Format(time.TimeOnly) + "  every 1s")
 }
 
+// What a name is, matters more than how much it is used: a paused one grants nothing.
+func TestOnANarrowScreenOnlyTheWaitersStayLongerThanNotes(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Options{})
+	b.show(api, paused)
+	b.send(tea.WindowSizeMsg{Width: 50, Height: 20})
+	assert.Regexp(t, `^ deploy +1/0 +0 +0 +paused$`, strings.TrimRight(b.row("deploy"), " "))
+	b.send(tea.WindowSizeMsg{Width: 34, Height: 20})
+	assert.Regexp(t, `^ deploy +1/0 +0$`, strings.TrimRight(b.row("deploy"), " "))
+}
+
 func TestTheBarIsGreenWithRoomAndYellowWithout(t *testing.T) {
 	t.Parallel()
 	assert.Contains(t, bar(calls, 4, colourful), "\x1b[32m█")

@@ -92,13 +92,13 @@ const (
 func (n *names) columns() []column[row] {
 	return []column[row]{
 		{title: n.title("name", "NAME"), gap: 1, min: nameLeast, max: min(n.nameWidth, nameMost), text: func(r row) string { return text.Distinct(r.Name) }},
-		{gap: 2, min: barLeast, max: barMost, rank: 5, cell: func(r row, width int, p paint) string { return bar(r.Status, width, p) }},
+		{gap: 2, min: barLeast, max: barMost, rank: 6, cell: func(r row, width int, p paint) string { return bar(r.Status, width, p) }},
 		{title: n.title("used", "IN USE"), right: true, gap: 1, min: n.usedWidth, text: func(r row) string { return inUse(r.Status) }},
 		{title: n.title("waiting", "WAITING"), right: true, gap: 1, min: 8, rank: 1, cell: waitingCell},
-		{title: n.title("oldest", "OLDEST"), right: true, gap: 1, min: 7, rank: 3, cell: oldestCell},
-		{title: n.title("rate", "GRANTS/S"), right: true, gap: 1, min: 9, rank: 4, cell: rateCell},
-		{title: n.title("expired", "EXPIRED"), right: true, gap: 1, min: 8, rank: 2, cell: expiredCell},
-		{gap: 2, min: 6, max: 24, rank: 6, cell: func(r row, _ int, p paint) string { return p.note.Render(notes(r.Status)) }},
+		{title: n.title("oldest", "OLDEST"), right: true, gap: 1, min: 7, rank: 4, cell: oldestCell},
+		{title: n.title("rate", "GRANTS/S"), right: true, gap: 1, min: 9, rank: 5, cell: rateCell},
+		{title: n.title("expired", "EXPIRED"), right: true, gap: 1, min: 8, rank: 3, cell: expiredCell},
+		{gap: 2, min: 6, max: 24, rank: 2, cell: func(r row, _ int, p paint) string { return p.note.Render(notes(r.Status)) }},
 	}
 }
 
