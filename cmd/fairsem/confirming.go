@@ -81,7 +81,7 @@ func refused(name string, err error) error {
 	switch {
 	case errors.Is(err, change.ErrUnknown):
 		return unknown(name)
-	case errors.Is(err, change.ErrDeclined), errors.Is(err, change.ErrNoMatch):
+	case errors.Is(err, change.ErrDeclined), errors.Is(err, change.ErrNoMatch), errors.Is(err, change.ErrResumed):
 		return &exit.Error{Code: exit.No, Err: err}
 	case errors.Is(err, change.ErrInUse):
 		return &exit.Error{Code: exit.NotAcquired, Err: err}

@@ -477,7 +477,7 @@ func TestAPauseThatWaitsEndsWhenNoPermitIsHeld(t *testing.T) {
 	o.await(out, "Waiting for 1 holder.", 1)
 	o.does(0, "resume", "n", "--yes")
 	assert.Equal(t, exit.No, exitCode(cmd.Wait()), out)
-	assert.Contains(t, out.String(), "the pause was ended meanwhile")
+	assert.Contains(t, out.String(), "fairsem: the pause was ended meanwhile: \"n\"")
 }
 
 // Its grants count until the window is over, and nothing can be done about that.

@@ -11,6 +11,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/internal/failure"
 )
 
 var (
@@ -18,7 +19,17 @@ var (
 	ErrUnknown = errors.New("no such name")
 	// ErrDeclined is of a question that was not answered with yes, or too late. Nothing was done.
 	ErrDeclined = errors.New("nothing was changed")
+	// ErrUncertain is of a change whose outcome is not known. Redis may have made it, or make it yet, for up to 10 s.
+	ErrUncertain = errors.New("the change may have been made all the same")
 )
+
+// Outcome returns the error of a change, which wraps ErrUncertain unless it is Redis's reply, or that of a check before any I/O.
+func Outcome(err error) error {
+	if err == nil || failure.Refused(err) || errors.Is(err, fairsem.ErrInvalid) || errors.Is(err, fairsem.ErrNotFound) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrUncertain, err)
+}
 
 // Target is where changes to one name are made.
 type Target struct {

@@ -16,6 +16,9 @@ import (
 // ErrInUse is of a paused name that is still in use when the time is over.
 var ErrInUse = errors.New("still in use")
 
+// ErrResumed is of a paused name that has a limit again before it is no longer in use.
+var ErrResumed = errors.New("the pause was ended meanwhile")
+
 // errNoAnswer is of a paused name whose holders are not known.
 var errNoAnswer = errors.New("it is paused, but the holders are not known")
 
@@ -41,7 +44,7 @@ func (t Target) Drained(ctx context.Context, most time.Duration) error {
 		case err != nil:
 			return fmt.Errorf("%w: %w", errNoAnswer, err)
 		case !inspect.Paused(s):
-			return fmt.Errorf("%w: the pause was ended meanwhile: %s", ErrDeclined, text.Quote(t.Name))
+			return fmt.Errorf("%w: %s", ErrResumed, text.Quote(t.Name))
 		case s.Window > 0:
 			_, _ = io.WriteString(t.Messages, "Paused. It is a rate: no grant is released, so there is nothing to wait for.\n") // as confirm
 			return nil

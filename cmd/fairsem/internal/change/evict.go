@@ -76,8 +76,8 @@ func (t Target) Evict(ctx context.Context, selection Selection) error {
 	if err := t.confirm(ctx, c.announce(t, before.Status)); err != nil {
 		return err
 	}
-	if t.Ask != nil && len(selection.IDs) > 0 { // the others select holders and waiters alike
-		if err := StillWait(ctx, t.there(), c.waiters); err != nil {
+	if t.Ask != nil {
+		if err := c.update(ctx, t, selection); err != nil {
 			return err
 		}
 	}
@@ -105,9 +105,34 @@ type choice struct {
 	now              time.Time // on the server
 }
 
-// choose finds the selection.
+// update is called after the yes, for which the question may have waited for long. Waiters that were granted their permits meanwhile are
+// holders; those that were selected by their ids are not evicted, and neither is anything else.
+func (c *choice) update(ctx context.Context, t Target, selection Selection) error {
+	if len(selection.IDs) > 0 {
+		return StillWait(ctx, t.there(), c.waiters)
+	}
+	holders, err := inspect.Collect(t.there().Holders(ctx))
+	if err != nil {
+		return err
+	}
+	var waiters []fairsem.Ticket
+	var positions []int
+	for i, w := range c.waiters {
+		now := slices.IndexFunc(holders, func(h fairsem.Ticket) bool { return h.ID == w.ID })
+		if now >= 0 {
+			c.holders = append(c.holders, holders[now])
+			continue
+		}
+		waiters, positions = append(waiters, w), append(positions, c.positions[i])
+	}
+	c.waiters, c.positions = waiters, positions
+	return nil
+}
+
+// choose finds the selection. What has expired has nothing that could be revoked.
 func (s Selection) choose(d inspect.Detail) (choice, error) {
-	chosen, err := s.among(slices.Concat(d.Holders, d.Waiters))
+	expired := func(t fairsem.Ticket) bool { return t.ExpiresIn <= 0 }
+	chosen, err := s.among(slices.DeleteFunc(slices.Concat(d.Holders, d.Waiters), expired))
 	if err != nil {
 		return choice{}, err
 	}

@@ -111,14 +111,17 @@ func (t Target) pin(ctx context.Context, fresh bool, change step) error {
 		return unsettled // another query would wait again
 	}
 	after, err := t.there().Status(ctx)
+	if err != nil && changed {
+		err = fmt.Errorf("the limit was changed, but the state after that is not known: %w", err)
+	}
 	if err != nil {
-		return cmp.Or(unsettled, fmt.Errorf("the limit was changed, but the state after that is not known: %w", err))
+		return cmp.Or(unsettled, err)
 	}
 	reported := t.report(result{changed, render.NewSemaphore(before), render.NewSemaphore(after)}, fmt.Sprintf("%s: %s%s", text.Quote(t.Name), words, state(after)))
 	return cmp.Or(unsettled, reported)
 }
 
-// make asks and makes the change.
+// make asks and makes the change. A name that Redis has forgotten before the yes is refused: a limit that is set for it would stay for ever.
 func (t Target) make(ctx context.Context, change step, before fairsem.Status) error {
 	now := "Redis does not know the name yet."
 	if before.Exists {
@@ -127,5 +130,10 @@ func (t Target) make(ctx context.Context, change step, before fairsem.Status) er
 	if err := t.confirm(ctx, change.what(before)+"\n"+now); err != nil {
 		return err
 	}
-	return change.do(ctx)
+	if t.Ask != nil && before.Exists {
+		if _, err := t.known(ctx); err != nil {
+			return err
+		}
+	}
+	return Outcome(change.do(ctx))
 }

@@ -195,14 +195,25 @@ func QueryTickets(ctx context.Context, client *fairsem.Client, name string, most
 	for _, h := range d.Holders {
 		held[h.ID] = true
 	}
+	moreWaiters := len(d.Waiters) >= most
 	d.Waiters = slices.DeleteFunc(d.Waiters, func(w fairsem.Ticket) bool { return held[w.ID] })
 	if len(d.Holders) >= most {
-		d.MoreHolders = max(0, d.Status.Holders-int64(len(d.Holders)))
+		d.MoreHolders = max(0, d.Status.Holders-counted(d.Holders))
 	}
-	if len(d.Waiters) >= most {
-		d.MoreWaiters = max(0, d.Waiting-int64(len(d.Waiters)))
+	if moreWaiters {
+		d.MoreWaiters = max(0, d.Waiting-counted(d.Waiters))
 	}
 	return d, nil
+}
+
+// counted is how many tickets a Status counts: an expired one is listed, but not counted.
+func counted(all []fairsem.Ticket) (n int64) {
+	for _, t := range all {
+		if t.ExpiresIn > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // Collect returns all values, or the error.

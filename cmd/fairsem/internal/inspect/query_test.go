@@ -25,7 +25,7 @@ func newClient(t *testing.T) *fairsem.Client {
 
 func newClientOn(t *testing.T, rdb redis.UniversalClient) *fairsem.Client {
 	t.Helper()
-	client, err := fairsem.New(rdb, fairsem.Options{Label: "me"})
+	client, err := fairsem.New(rdb, fairsem.Options{Label: "me", TTL: 10 * time.Minute}) // nothing is renewed meanwhile
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, client.Close()) })
 	return client
@@ -155,6 +155,22 @@ func TestDetailIsBoundedAndCountsTheRest(t *testing.T) {
 	assert.Len(t, d.Holders, 5)
 	assert.Len(t, d.Waiters, 3)
 	assert.Zero(t, d.MoreHolders+d.MoreWaiters)
+}
+
+// An expired holder is listed until a script removes it, but not counted.
+func TestAnExpiredHolderHidesNoneOfThoseThatAreLeftOut(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.NewServer(t).Client()
+	client := newClientOn(t, rdb)
+	expired := acquire(t, client, "n", 3, 1)
+	for range 2 {
+		acquire(t, client, "n", 3, 1)
+	}
+	require.NoError(t, rdb.ZAdd(t.Context(), "fairsem:{n}:timeout", redis.Z{Score: 1, Member: expired.ID()}).Err())
+	d, err := inspect.QueryDetail(t.Context(), client, "n", 1)
+	require.NoError(t, err)
+	require.Equal(t, expired.ID(), d.Holders[0].ID)
+	assert.Equal(t, int64(2), d.MoreHolders)
 }
 
 func TestTheRateIsGrantsASecondSinceThePreviousQuery(t *testing.T) {

@@ -45,9 +45,9 @@ func (a action) run(ctx context.Context, s source) tea.Cmd {
 		var err error
 		switch a.verb {
 		case resize, pause:
-			err = s.SetLimit(ctx, a.name, a.limit)
+			err = change.Outcome(s.SetLimit(ctx, a.name, a.limit))
 		case resume:
-			err = s.ResetLimit(ctx, a.name)
+			err = change.Outcome(s.ResetLimit(ctx, a.name))
 		case evict:
 			err = a.evict(ctx, s)
 		}
@@ -62,7 +62,7 @@ func (a action) evict(ctx context.Context, s source) error {
 			return err
 		}
 	}
-	return s.Evict(ctx, a.name, a.ticket.ID)
+	return change.Outcome(s.Evict(ctx, a.name, a.ticket.ID))
 }
 
 // question states the present state, and asks. now is the last status of the name; t is the ticket to evict.
@@ -134,8 +134,8 @@ func (d done) failure(name string) notice {
 		return notice{text: who(d.ticket) + " was gone already", bad: true}
 	case errors.Is(d.err, change.ErrDeclined):
 		return notice{text: grantedMeanwhile(d.ticket), bad: true}
-	case errors.Is(d.err, context.DeadlineExceeded):
-		return notice{text: fmt.Sprintf("no answer about %s for %s: the change may have been made all the same", name, text.Span(timeout)), bad: true}
+	case errors.Is(d.err, change.ErrUncertain):
+		return notice{text: fmt.Sprintf("no answer about %s: %s", name, change.ErrUncertain), bad: true}
 	}
 	return notice{text: plainly(d.err), bad: true}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +21,7 @@ import (
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/change"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // bench drives a model by hand: it feeds answers, and only counts the commands.
@@ -476,9 +479,10 @@ func TestAYesToEvictAWaiterDoesNotCountOnceItIsGranted(t *testing.T) {
 func TestAFailedChangeIsExplained(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]string{
-		fairsem.ErrNotFound:                        "alice was gone already",
-		context.DeadlineExceeded:                   "the change may have been made all the same",
-		errors.New("NOPERM no\x1b[31m such right"): `NOPERM no\x1b[31m such right`,
+		fairsem.ErrNotFound:      "alice was gone already",
+		context.DeadlineExceeded: "no answer about api: the change may have been made all the same",
+		fmt.Errorf("%w: %w", fairsem.ErrUnavailable, &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}): "no answer about api: the change may have been made all the same",
+		testclient.Reply("NOPERM no\x1b[31m such right"):                                                    `NOPERM no\x1b[31m such right`,
 	} {
 		b := openBench(t)
 		b.source.err = err
@@ -541,6 +545,22 @@ func TestThePictureStaysDuringAnOutageWithItsAge(t *testing.T) {
 	b.seesNot("stale")
 	b.send(tick(b.at.Add(5 * time.Second)))
 	b.sees("stale for 5s: no answer")
+}
+
+// Each key that opens or leaves a name queries again, and cancels the query in flight: that is no answer.
+func TestKeysDuringAnOutageDoNotMakeThePictureLookFresh(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Options{}, api)
+	b.send(due(b.schedule.number))
+	for _, keys := range []string{"<enter>", "<esc>"} {
+		b.at = b.at.Add(1500 * time.Millisecond)
+		b.send(tick(b.at))
+		b.press(keys)
+		b.send(answer{at: b.at, err: context.Canceled, detail: &inspect.Detail{}})
+	}
+	b.sees("stale for 3s: no answer")
+	b.show(api)
+	b.seesNot("stale")
 }
 
 func TestNamesThatCannotBeReadAreCountedAndHideNoOther(t *testing.T) {

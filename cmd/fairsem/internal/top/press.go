@@ -138,7 +138,7 @@ func (m model) change(msg tea.KeyPressMsg) model {
 	default:
 		t, ok := m.detail.selected()
 		if !ok {
-			return m.notify("no holders, no waiters", true)
+			return m.notify("there is nothing to evict here", true)
 		}
 		m.prompt = confirmPrompt(action{verb: evict, name: now.Name, ticket: t})
 	}

@@ -22,7 +22,7 @@ type schedule struct {
 	inFlight bool
 	again    bool               // the query in flight is outdated: query again when it returns
 	cancel   context.CancelFunc // of the query in flight
-	begun    time.Time          // the latest query
+	begun    time.Time          // the first query since the last one that was answered
 	took     time.Duration      // the latest answer
 	err      error              // of the latest query
 }
@@ -44,7 +44,10 @@ func (s *schedule) begin(ctx context.Context, from source, name string, now time
 	ctx, s.cancel = context.WithTimeout(ctx, timeout)
 	cancel := s.cancel
 	s.number++
-	s.inFlight, s.again, s.begun = true, false, now
+	s.inFlight, s.again = true, false
+	if s.begun.IsZero() {
+		s.begun = now
+	}
 	return func() tea.Msg {
 		defer cancel()
 		a := answer{at: time.Now()}
@@ -62,6 +65,9 @@ func (s *schedule) begin(ctx context.Context, from source, name string, now time
 // end takes the answer. It reports false if the answer is outdated.
 func (s *schedule) end(a answer) bool {
 	s.inFlight = false
+	if a.err == nil {
+		s.begun = time.Time{}
+	}
 	if s.again {
 		return false
 	}
@@ -99,10 +105,10 @@ func (s *schedule) wait() tea.Cmd {
 // stale returns the error if the picture is older than it should be.
 func (s *schedule) stale(now time.Time) (reason string, stale bool) {
 	switch {
-	case s.inFlight && now.Sub(s.begun) > max(overdue, 2*s.took), errors.Is(s.err, context.DeadlineExceeded):
-		return "no answer", true
-	case s.err != nil:
+	case s.err != nil && !errors.Is(s.err, context.DeadlineExceeded):
 		return plainly(s.err), true
+	case s.err != nil, s.inFlight && now.Sub(s.begun) > max(overdue, 2*s.took):
+		return "no answer", true
 	}
 	return "", false
 }

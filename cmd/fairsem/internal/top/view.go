@@ -133,6 +133,8 @@ func (m model) empty() string {
 		return "waiting for an answer…"
 	case m.inside && !m.detail.Exists:
 		return "Redis does not know this name any more."
+	case m.inside && m.detail.only != nil:
+		return "No holders, no waiters of this tenant: esc shows those of the others."
 	case m.inside:
 		return "No holders, no waiters."
 	case len(n.all) > 0 && n.filter == "":

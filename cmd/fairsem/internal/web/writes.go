@@ -258,7 +258,10 @@ func (p *Page) do(r *http.Request, v verb, d action, who string) error {
 	err := p.try(r.Context(), v, d)
 	p.details.expire(r.RemoteAddr, d.name) // whatever the result: it may be done all the same
 	outcome := "done"
-	if err != nil {
+	switch {
+	case errors.Is(err, change.ErrUncertain):
+		outcome = shown(err.Error())
+	case err != nil:
 		outcome = "not done: " + shown(err.Error())
 	}
 	p.journal.Printf("%s by %s from %s: %s", d, who, origin(r), outcome)
@@ -282,7 +285,7 @@ func (p *Page) try(ctx context.Context, v verb, d action) error {
 			return err
 		}
 	}
-	return v.do(ctx, inspector, d)
+	return change.Outcome(v.do(ctx, inspector, d))
 }
 
 // evict evicts by the whole id, or else by the id as the page shows it, of which only programs make use.

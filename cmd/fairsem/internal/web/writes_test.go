@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/change"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 )
@@ -239,6 +241,21 @@ func TestChangesAndAttemptsAreLogged(t *testing.T) {
 }
 
 // RFC 9110: the names of schemes are not case-sensitive.
+// The change log said "not done" of a limit that was in force: only the answer was lost.
+func TestAChangeWithoutAnAnswerIsNotLoggedAsNotDone(t *testing.T) {
+	t.Parallel()
+	log := &transcript.Transcript{}
+	s := serve(t, writable, logged(log))
+	s.hold("gate", 1)
+	silent := verb{name: "resize", do: func(context.Context, *fairsem.Inspector, action) error { return fairsem.ErrUnavailable }}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/act/resize", nil)
+	err := s.page.do(r, silent, action{verb: "resize", name: "gate", limit: 5}, "token")
+	require.ErrorIs(t, err, change.ErrUncertain)
+	assert.Equal(t, http.StatusServiceUnavailable, statusOf(err))
+	assert.Contains(t, log.String(), `resize "gate" to 5 by token from 192.0.2.1:1234: the change may have been made all the same`)
+	assert.NotContains(t, log.String(), "not done")
+}
+
 func TestTheSchemeOfATokenMayBeWrittenInAnyCase(t *testing.T) {
 	t.Parallel()
 	s := serve(t, writable)
