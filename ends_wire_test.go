@@ -305,6 +305,7 @@ func TestReleaseAfterALossIsAnErrorIfAnotherMayHaveHadAllUnits(t *testing.T) {
 		"nothing was granted":              {1, 0, CallOptions{}, nil},
 		"a grant of all units":             {1, 1, CallOptions{}, ErrLost},
 		"a grant of some units":            {2, 1, CallOptions{}, nil},
+		"a grant of all units, of some":    {2, protocol.MaxUnits, CallOptions{}, ErrLost},
 		"a grant that may have its number": {2, 2, CallOptions{Numbered: true}, ErrLost},
 		"a grant that cannot have it":      {2, 1, CallOptions{Numbered: true}, nil},
 	} {

@@ -255,17 +255,20 @@ func TestOfTwoHoldersOfOneUnitTheLaterOneOutlivesAnotherLoss(t *testing.T) {
 		"a number":           {2, 1, numbered},
 		"a lock for writing": {2, 2, plainly},
 	} {
-		for _, firstIsBack := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, first is back first: %t", name, firstIsBack), func(t *testing.T) {
+		for _, back := range []string{"first", "later", "saved"} {
+			t.Run(name+", back is the "+back, func(t *testing.T) {
 				w, server, of, later, p, q := replaced(t, c.limit, c.units, c.with)
+				if back == "saved" { // the server forgets nothing the second time, so the later holder need not be restored
+					require.NoError(t, w.rdb.Save(t.Context()).Err())
+				}
 				require.NoError(t, server.Kill())
-				if firstIsBack {
+				if back == "first" {
 					later.Hold()
 					of.Resume()
 				}
 				require.NoError(t, server.Restart())
 				s := w.of(w.clientOn(w.connect(), fairsem.Options{}), c.limit)
-				if firstIsBack {
+				if back == "first" {
 					w.eventually(func() bool { return w.holders(s)[p.ID()] != 0 }, "the first is not restored")
 					later.Resume()
 				} else {
@@ -279,6 +282,19 @@ func TestOfTwoHoldersOfOneUnitTheLaterOneOutlivesAnotherLoss(t *testing.T) {
 			})
 		}
 	}
+}
+
+// S8: a store that keeps tokens refuses it, as its token is lower. For an RWMutex it is a reader that was away during a whole write.
+func TestHolderOfSomeUnitsThatWasAwayWhileAnotherHadAllLosesThem(t *testing.T) {
+	w, _, of, later, p, q := replaced(t, 3, 1, plainly)
+	w.release(q)
+	s := w.of(w.clientOn(w.through(later), fairsem.Options{}), 3)
+	w.release(w.must(s.Acquire(t.Context(), 3)))
+	beside := w.must(s.Acquire(t.Context(), 1))
+	of.Resume()
+	w.eventually(func() bool { return p.Context().Err() != nil }, "it still has its unit")
+	require.ErrorIs(t, w.givenBack(p), fairsem.ErrLost)
+	w.release(beside)
 }
 
 // The state is in the memory of a replica, and may lack the latest changes.

@@ -58,12 +58,13 @@ type Options struct {
 	// One second is enough for a holder that sees its connection to that server break. It takes 5 s where a replica takes over
 	// in a cluster, because go-redis may search for the new primary for that long. A holder that does not see the break, because it
 	// is stopped or disconnected, or because the server hangs instead of dying, notices at its next renewal, within half a
-	// TTL, or when its lease ends. With a grace period of a whole TTL no units are granted beside it.
+	// TTL, or when its lease ends. With a grace period of a whole TTL no units are granted beside it, unless it has a longer
+	// CallOptions.TTL.
 	//
 	// A server that was just started counts as one that lost state, so the first calls after its start wait for up to a second more
 	// than Grace, in a cluster three. That holds for TryAcquire, too, and such calls count for MaxQueue. It also holds, for
 	// a name that it does not have, for a server that took over from another, until this client has known it for that long.
-	// All processes should have the same Grace.
+	// All processes should have the same Grace, the command included, which has --grace: the first write after a loss determines it.
 	Grace time.Duration
 }
 

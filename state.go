@@ -167,13 +167,13 @@ func (a answer) isOther(t *ticket) bool {
 	return t.phase == holding && t.opts.Numbered && a.State == protocol.Held && a.Number != 0 && a.Number != t.token && a.sent.After(t.hold.at)
 }
 
-// isReplaced reports whether another may have had the units of t, which is missing in a new epoch: t had all, or a number that may have
-// been granted since.
+// isReplaced reports whether another may have had the units of t, which is missing in a new epoch: t had all, or another has had all since,
+// or a number of t.
 func (a answer) isReplaced(t *ticket) bool {
 	if a.State != protocol.Gone || a.Number == 0 {
 		return false
 	}
-	return t.keeps() == t.spec.Limit || slices.ContainsFunc(t.keptNumbers(), func(n int64) bool { return n < a.Number-1 })
+	return t.keeps() == t.spec.Limit || a.Number == protocol.MaxUnits || slices.ContainsFunc(t.keptNumbers(), func(n int64) bool { return n < a.Number-1 })
 }
 
 // isUnchecked reports whether an answer from a new epoch does not say which grant of t it is about.

@@ -2,7 +2,7 @@
 -- keys, and the reply.
 --
 -- needs:    SECOND, clock_ahead, declared_spec, declares, epoch, expire_at, expired_count, extra_weight, first_token, forecast, grace_until,
---           granted_count, grants, had_queue, keep, limit, messages, notify_heads, now, numbering, pinned, promote, record_pace, remaining,
+--           granted_count, grants, had_queue, keep, last_granted, limit, messages, notify_heads, now, numbering, pinned, promote, record_pace, remaining,
 --           renew_keys, replication, resizing, server, state_lost, steady, stepped_back, store_extra, stored_extra, tenancy,
 --           window
 -- provides: recorded_at
@@ -37,9 +37,14 @@ if stored_plain ~= plain then end_plain() end
 
 if declares then keep("layout", LAYOUT, "declared", declared_spec, "since", text(since)) end
 if state_lost then
+  local granted, latest, up_to = redis.call("HGET", meta, "granted"), last_granted() -- of the epoch that is over
   keep("server", server, "epoch", text(epoch), "first", text(first_token), "quiet", text(grace_until))
-  local granted = redis.call("HGET", meta, "granted")
+  if latest > 0 then redis.call("HSET", meta, "granted_in", text(latest) .. " " .. text(up_to)) end
   if granted then redis.call("HSET", meta, "earlier", granted) end
+end
+-- Once one permit has all of several units, whoever had some of them before and is not there has been replaced.
+if granted_count > 0 and window == 0 and holders == 1 and extra_weight > 0 and extra_weight + 1 == limit then
+  keep("all_in", redis.call("ZRANGE", owner, 0, 0, "WITHSCORES")[2])
 end
 -- If meta was lost, these create it without an expiry. It gets one below: any holder or waiter has keys that expire.
 if granted_count > 0 then redis.pcall("HINCRBY", meta, "granted", granted_count) end

@@ -3,8 +3,9 @@
 -- much, and blocks no grant. An id that was released stays removed, and one that is stored is only renewed.
 --
 -- The units of a holder that was away in an earlier epoch, or in this one's grace period, may have been granted to another. One that had all
--- units is not restored once anything was granted, nor is one with a number that may have been. Where holders of this epoch were away, none
--- is restored above the limit any more; but where one of two has all units, the one with the higher token replaces the other.
+-- units is not restored once anything was granted, nor is one with a number that may have been, nor any once one permit had all units. Where
+-- holders of this epoch were away, none is restored above the limit any more; but where one of two has all units, the one with the higher
+-- token replaces the other.
 --
 -- ARGV    holder_count  how many of the ids are holders; the others, which come after them, are waiters
 --         missed_in  the epoch in which the caller missed them: a late copy from another epoch reverts no grant
@@ -39,48 +40,89 @@ local ids, deadline = { unpack(ARGV, first_id, first_number - 1) }, text(now + l
 local grant_deadline = window > 0 and text(now + window) or deadline
 local due, granted, queued, new_weights, stale = {}, {}, {}, {}, {}
 
--- The epochs of the holders that were restored in this one: the earliest in which one was confirmed last, and the latest in which one was granted.
-local at, earliest, latest = string.match(redis.call("HGET", meta, "restored") or "", "^(%d+) (%d+) (%d+)$")
-if tonumber(at) ~= epoch then earliest, latest = nil, nil end
-local granted_meanwhile, were_away, must_fit = granted_since(), false, now >= grace_until
 local dropped = {} -- ids that it removes for others
+local compare_epochs, readmit, note_restored
+do -- a script can have 200 locals at once
 
--- compare_epochs finds out whether the holders of this call were away, or others of this epoch.
-local function compare_epochs(confirmed, last_grant)
-  earliest, latest = math.min(tonumber(earliest) or confirmed, confirmed), math.max(tonumber(latest) or 0, last_grant)
-  were_away, must_fit = confirmed < latest, must_fit or earliest < latest
-end
+  -- The epochs of the holders that were restored in this one: the earliest in which one was confirmed last, and the latest in which one was
+  -- granted.
+  local at, earliest, latest = string.match(redis.call("HGET", meta, "restored") or "", "^(%d+) (%d+) (%d+)$")
+  if tonumber(at) ~= epoch then earliest, latest = nil, nil end
+  local granted_meanwhile, were_away, must_fit = granted_since(), false, now >= grace_until
+  -- The token of the last permit that had all of several units, and whether this call has restored it.
+  local all_in, restored_all = whole(redis.call("HGET", meta, "all_in")) or 0, false
 
-local function drop(losers)
-  if #losers == 0 then return end
-  for _, id in ipairs(losers) do dropped[id] = true end
-  remove(losers, 1)
-end
-
--- may_be_granted reports whether one of the numbers in a list, as text, may have been granted since the holder was stored.
-local function may_be_granted(list)
-  if list == "" then return false end
-  local granted = were_away and math.huge or granted_meanwhile and numbers_granted() or 0
-  for number in string.gmatch(list, "%d+") do
-    if tonumber(number) < granted then return true end
+  -- compare_epochs finds out whether the holders of this call were away, or others of this epoch. What was not lost with the state need not be
+  -- restored, so the latest grant may be one of which only meta knows.
+  function compare_epochs(confirmed, last_grant)
+    local before, up_to = last_granted()
+    local lowest = math.huge
+    for i = 1, holder_count do lowest = math.min(lowest, tonumber(ARGV[first_number + i - 1])) end
+    if confirmed < before and lowest <= up_to then last_grant = math.max(last_grant, before) end
+    earliest, latest = math.min(tonumber(earliest) or confirmed, confirmed), math.max(tonumber(latest) or 0, last_grant)
+    were_away, must_fit = confirmed < latest, must_fit or earliest < latest
   end
-  return false
-end
 
--- readmit reports whether a holder can be restored, and removes those that have its units, or its numbers, wrongly.
-local function readmit(id, units, number, list)
-  local has_all = units == limit
-  if has_all and (granted_meanwhile or were_away) or may_be_granted(list) then return false end
-  if earliest < latest then
-    local older = redis.call("ZRANGEBYSCORE", owner, "-inf", "(" .. text(number), "LIMIT", 0, has_all and BOUND or 1)
-    local oldest = older[1] and parse_weight(redis.call("HGET", weight, older[1]))
-    if has_all or oldest == limit and holders + extra_weight - oldest + units <= limit then drop(older) end
+  -- drop removes holders for others, and has their clients poll. A holder of several numbers may be in the list several times.
+  local function drop(losers)
+    if #losers == 0 then return end
+    local tokens = redis.call("ZMSCORE", owner, unpack(losers))
+    for i, id in ipairs(losers) do
+      if not dropped[id] then notify(id, tonumber(tokens[i]) or 0, 0) end
+      dropped[id] = true
+    end
+    remove(losers, 1)
   end
-  if must_fit and holders + extra_weight + units > limit then return false end
-  if list == "" then return true end
-  local losers = numbering.claim(id, list, number, first_token)
-  if losers then drop(losers) end
-  return losers
+
+  -- may_be_granted reports whether one of the numbers in a list, as text, may have been granted since the holder was stored.
+  local function may_be_granted(list)
+    if list == "" then return false end
+    local granted = were_away and math.huge or granted_meanwhile and numbers_granted() or 0
+    for number in string.gmatch(list, "%d+") do
+      if tonumber(number) < granted then return true end
+    end
+    return false
+  end
+
+  -- one_with_all returns the stored holder that has all units, if there is one, and its token. An old file may have others that are older.
+  -- It looks once: a call may restore many.
+  local searched, with_all, token_of_all = false, nil, nil
+  local function one_with_all()
+    if not searched and holders > 0 and extra_weight + 1 >= limit then
+      local all, ids = redis.call("ZRANGE", owner, 0, BOUND - 1, "WITHSCORES"), {}
+      for i = 1, #all, 2 do ids[#ids + 1] = all[i] end
+      for i, units in ipairs(redis.call("HMGET", weight, unpack(ids))) do
+        if parse_weight(units) == limit then with_all, token_of_all = ids[i], tonumber(all[2 * i]) end
+      end
+    end
+    searched = true
+    return with_all, token_of_all
+  end
+
+  -- readmit reports whether a holder can be restored, and removes those that have its units, or its numbers, wrongly.
+  function readmit(id, units, number, list)
+    local has_all = units == limit
+    if number < all_in or has_all and (granted_meanwhile or were_away) or may_be_granted(list) then return false end
+    if earliest < latest and has_all then
+      drop(redis.call("ZRANGEBYSCORE", owner, "-inf", "(" .. text(number), "LIMIT", 0, BOUND))
+    elseif earliest < latest and holders + extra_weight - limit + units <= limit then
+      local other, token = one_with_all()
+      if other and not dropped[other] and token < number then drop({ other }) end
+    end
+    if must_fit and holders + extra_weight + units > limit then return false end
+    if has_all and units > 1 then all_in, restored_all = number, true end
+    if list == "" then return true end
+    local losers = numbering.claim(id, list, number, first_token)
+    if losers then drop(losers) end
+    return losers
+  end
+
+  -- note_restored stores what later calls of this epoch need to know.
+  function note_restored()
+    keep("restored", text(epoch or 0) .. " " .. text(earliest) .. " " .. text(latest))
+    if restored_all then keep("all_in", text(all_in)) end
+  end
+
 end
 
 if count > 0 then
@@ -129,7 +171,7 @@ if count > 0 then
     size = size + 2
   end
   if #due > 0 then enter(due, granted, queued, new_weights) end
-  if #granted > 0 then keep("restored", text(epoch or 0) .. " " .. text(earliest) .. " " .. text(latest)) end
+  if #granted > 0 then note_restored() end
   redis.call("PEXPIREAT", timeout, text(expire_at))
   if waiters > 0 then reply[NEXT], reply[MORE] = lease, now < grace_until and 0 or 1 end -- the next call promotes
 end

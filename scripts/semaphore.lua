@@ -9,8 +9,8 @@
 --         4 counter  string  the ticket counter
 --         5 weight   hash    id -> weight where it is not 1; "extra": units held beyond one per holder
 --         6 meta     hash    layout, declared, since, pinned, until, epoch, first, quiet, server, plain, tenants, numbered,
---                            granted, earlier, highest, restored, lapsed, ahead, pinned_at, marked_at, marked, before_at,
---                            before
+--                            granted, earlier, granted_in, all_in, highest, restored, lapsed, ahead, pinned_at, marked_at,
+--                            marked, before_at, before
 --         7 lanes    zset    the waiters, tenant by tenant; this and the two that follow: see accounts.lua
 --         8 turns    zset    which tenant is next
 --         9 tenants  hash    what each tenant has
@@ -39,7 +39,8 @@
 --         waiters  how many wait in the queue after the call
 --         results  state, number of each id: HELD and its token, WAITING and its position, else 0; 0 also
 --                  where the verb does not know the number. In a release, GONE and 0 if nothing was granted in this epoch,
---                  else one more than how many of the lowest numbers may have been
+--                  else one more than how many of the lowest numbers may have been, which is the most there is once one permit
+--                  has had all of several units
 --         grants   seq, position, token of each waiter of the caller that this call promoted; and token, -1, number for each number
 --                  of a permit whose token the reply has, unless the caller knows it
 --
@@ -49,8 +50,8 @@
 -- read before the first write to it or to what belongs to it, so a key of the wrong type fails the call with nothing
 -- changed.
 --
--- The counters in meta, granted and lapsed, are statistics: no grant depends on them, so the right to HINCRBY may
--- be missing. marked_at, marked, before_at and before are the number of grants at two moments since the queue
+-- The counters in meta, granted and lapsed, are statistics, so the right to HINCRBY may be missing: what epoch.lua takes from
+-- granted it then takes from the ticket counter. marked_at, marked, before_at and before are the number of grants at two moments since the queue
 -- is not empty, for its pace.
 --
 -- Most calls carry one id and find no queue, so what they do not need is behind a condition: a function or

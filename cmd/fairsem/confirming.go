@@ -28,7 +28,7 @@ needed where there is no terminal. With --json the result is one object: changed
 and before and after, as in fairsem ls --json.`
 
 func (c *confirming) flags(cmd *cobra.Command) {
-	c.connection.flags(cmd.Flags())
+	c.connection.writerFlags(cmd.Flags())
 	cmd.Flags().BoolVarP(&c.yes, "yes", "y", false, "do not ask")
 	cmd.Flags().BoolVar(&c.json, "json", false, "write the result as JSON")
 }

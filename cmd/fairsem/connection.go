@@ -14,17 +14,54 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/run"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // connection is the server and the prefix that a command works on.
 type connection struct {
 	redis  string
 	prefix string
+	grace  *pflag.Flag // nil: the command writes nothing
 }
 
 func (c *connection) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.redis, "redis", "", "`URL` of the server: redis, rediss, unix, cluster or sentinel (default $REDIS_URL)")
 	f.StringVar(&c.prefix, "prefix", "", "prefix of every key (default $FAIRSEM_PREFIX, or fairsem)")
+}
+
+// writerFlags are flags with that of the grace period, which the first write after a loss of state determines for all.
+func (c *connection) writerFlags(f *pflag.FlagSet) {
+	c.flags(f)
+	f.Duration("grace", 0, "how long a server that may have lost state grants nothing, as Options.Grace of other programs (default $FAIRSEM_GRACE, or 1s)")
+	c.grace = f.Lookup("grace")
+}
+
+// graceVariable is the environment variable for --grace.
+const graceVariable = "FAIRSEM_GRACE"
+
+// longestGrace is the longest grace period, as the longest lease.
+const longestGrace = 24 * time.Hour
+
+// gracePeriod returns the grace period, 0 for the default, or an error of usage.
+func (c *connection) gracePeriod() (time.Duration, error) {
+	if c.grace == nil {
+		return 0, nil
+	}
+	source, given := graceVariable, os.Getenv(graceVariable)
+	if c.grace.Changed {
+		source, given = "--grace", c.grace.Value.String()
+	}
+	if given == "" {
+		return 0, nil
+	}
+	grace, err := time.ParseDuration(given)
+	if err != nil {
+		return 0, exit.Usagef("%s %q is no duration such as 10s", source, given)
+	}
+	if grace <= 0 || grace > longestGrace {
+		return 0, exit.Usagef("%s %v is not above 0 and at most %v", source, grace, text.Span(longestGrace))
+	}
+	return grace, nil
 }
 
 // prefixVariable is the environment variable for --prefix.
@@ -61,7 +98,7 @@ func parseURL(rawURL, source string) (*dial.Server, error) {
 	return there, nil
 }
 
-// inspectTTL bounds how long a command that holds nothing queries a server that does not answer.
+// inspectTTL bounds how long a command that holds nothing queries a server that does not answer, unless the grace period is longer.
 const inspectTTL = 5 * time.Second
 
 // open connects for a command that holds nothing. It refuses invalid names.
@@ -70,7 +107,11 @@ func (c *connection) open(ctx context.Context, names ...string) (*dial.Session, 
 	if err != nil {
 		return nil, err
 	}
-	s, err := there.Open(fairsem.Options{Prefix: c.keys(), TTL: inspectTTL, Label: operator()})
+	grace, err := c.gracePeriod()
+	if err != nil {
+		return nil, err
+	}
+	s, err := there.Open(fairsem.Options{Prefix: c.keys(), TTL: max(inspectTTL, grace), Grace: grace, Label: operator()})
 	if err != nil {
 		return nil, exit.Invalid(err)
 	}

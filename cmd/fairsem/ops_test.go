@@ -182,6 +182,25 @@ func TestThePrefixCanBeInTheEnvironment(t *testing.T) {
 	assert.Equal(t, exit.NotAcquired, exitCode(cmd.Run()))
 }
 
+// The first write after a loss of state determines for all how long nothing is granted. A server that was just started counts as such.
+func TestTheGracePeriodIsThatOfTheFlagOrOfTheEnvironment(t *testing.T) {
+	t.Parallel()
+	s := redistest.NewServer(t)
+	o := &office{t, "p", "redis://" + s.Addr(), s.Client()}
+	for name, run := range map[string]*exec.Cmd{
+		"run":   o.program("fairsem", "run", "run", "--prefix", o.prefix, "--limit", "1", "--ttl", "2h", "--wait", "1s", "--", "true"),
+		"limit": o.program("fairsem", "limit", "limit", "3/1h", "--prefix", o.prefix, "--wait", "1s", "--grace", "1h", "--", "true"),
+	} {
+		if name == "run" {
+			run.Env = append(run.Environ(), "FAIRSEM_GRACE=1h")
+		}
+		_ = run.Run() // nothing is granted
+		quiet, err := o.rdb.HGet(t.Context(), o.key(name, "meta"), "quiet").Int64()
+		require.NoError(t, err, name)
+		assert.Greater(t, time.Until(time.UnixMilli(quiet)), 30*time.Minute, name)
+	}
+}
+
 func TestLsWithNothingInUseWritesANoteAndNoOutput(t *testing.T) {
 	o := newOffice(t)
 	for _, args := range [][]string{{"ls"}, {"ls", "--json"}, {"ls", "x*"}} {

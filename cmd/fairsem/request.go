@@ -19,7 +19,7 @@ func (w *requestFlags) flags(cmd *cobra.Command) {
 	// Only CMD can be after --.
 	cmd.SetFlagErrorFunc(wrongFlag(`flags of CMD go after "--"; NAME cannot begin with "-"`))
 	f := cmd.Flags()
-	w.connection.flags(f)
+	w.connection.writerFlags(f)
 	r := &w.request
 	f.Int64VarP(&r.Weight, "weight", "w", 1, "units to ask for")
 	f.DurationVar(&r.Wait, "wait", 0, "how long to wait in the queue at most; 0: for ever")
@@ -82,6 +82,9 @@ func (w *requestFlags) complete(limit int64, source string) (err error) {
 	r.Prefix, r.Withhold = w.connection.keys(), []string{tokenVariable}
 	if !w.passURL {
 		r.Withhold = append(r.Withhold, urlVariable)
+	}
+	if r.Grace, err = w.connection.gracePeriod(); err != nil {
+		return err
 	}
 	r.Server, err = w.connection.server()
 	return err

@@ -133,6 +133,9 @@ func (o *runOptions) complete(cmd *cobra.Command) error {
 	}
 	err := o.common.complete(o.job.Limit, fmt.Sprintf("--limit %d", o.job.Limit))
 	o.job.Request = o.common.request
+	if grace := o.job.Request.Grace; err == nil && grace > o.job.TTL {
+		return exit.Usagef("the grace period of %v is longer than --ttl %v: give --ttl %v at least", grace, o.job.TTL, grace)
+	}
 	return err
 }
 

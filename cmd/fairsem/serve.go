@@ -130,7 +130,7 @@ without a server or where the port is taken; 2 for a wrong command line.`,
 
 func (o *serveOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	o.connection.flags(f)
+	o.connection.writerFlags(f)
 	f.StringVar(&o.listen, "listen", "127.0.0.1:7420", "`ADDRESS`:PORT of the page; port 0: any")
 	f.DurationVar(&o.interval, "interval", time.Second, "how often to poll Redis")
 	f.StringArrayVar(&o.hosts, "host", nil, "`NAME` by which browsers may request the page, beside localhost and addresses")

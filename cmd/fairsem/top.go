@@ -58,7 +58,7 @@ stopped it.`,
 
 func (o *topOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	o.connection.flags(f)
+	o.connection.writerFlags(f)
 	f.DurationVar(&o.view.Interval, "interval", time.Second, "time between polls, at least 100ms")
 	f.StringVar(&o.view.Sort, "sort", "waiting", "initial sort `COLUMN`: "+strings.Join(top.Orders(), ", "))
 	f.BoolVar(&o.view.Busy, "busy", false, "only names with a holder or a waiter")

@@ -319,6 +319,11 @@ func hostileCalls() []hostileCall {
 		{"restore: strangers hold", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
 			return Restore(a, d, time.Minute, s.unknown(n), Claims{Holders: n, Epoch: seededEpoch, Numbers: ones(n), Units: ones(n)})
 		}},
+		{"restore: strangers that were away hold", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
+			latest := slices.Repeat([]int64{time.Now().UnixMicro()}, n)
+			had := Claims{Holders: n, Epoch: seededEpoch, Confirmed: seededEpoch - 2, Granted: seededEpoch - 1, Numbers: latest, Units: ones(n)}
+			return Restore(a, d, time.Minute, s.unknown(n), had)
+		}},
 		{"restore: strangers of weight wait", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
 			return Restore(a, d, time.Minute, s.unknown(n), Claims{Epoch: seededEpoch, Numbers: ones(n), Units: slices.Repeat([]int64{7}, n)})
 		}},

@@ -212,6 +212,7 @@ func TestHolderThatMissedGrantsIsRestoredOnlyWhereItCannotHaveBeenReplaced(t *te
 		ids:   []string{"me:1"},
 		call:  away(1, 3, 3),
 		reply: "held 10",
+		wake:  "you 1:3:0",
 		state: "owner me:1=10 | timeout me:1=60s | counter 10" + plain("1", 2),
 	}, {
 		name:  "whatever token it has, if that is lower",
@@ -219,6 +220,7 @@ func TestHolderThatMissedGrantsIsRestoredOnlyWhereItCannotHaveBeenReplaced(t *te
 		ids:   []string{"me:1"},
 		call:  away(1, 3, 3),
 		reply: "held 10",
+		wake:  "you 1:9:0",
 		state: "owner me:1=10 | timeout me:1=60s | counter 10" + plain("1", 2),
 	}, {
 		name:  "one with all units also for the later one with some",
@@ -226,7 +228,16 @@ func TestHolderThatMissedGrantsIsRestoredOnlyWhereItCannotHaveBeenReplaced(t *te
 		ids:   []string{"me:1"},
 		call:  away(2, 3, 3),
 		reply: "held 10",
+		wake:  "you 1:3:0",
 		state: "owner me:1=10 | timeout me:1=60s | counter 10" + plain("2", 2),
+	}, {
+		name:  "and it alone, if an old file has others",
+		seed:  "owner it:1=2 you:1=3 | timeout it:1=20s you:1=20s | counter 3 | weight extra=1 you:1=2" + plain("2", 2) + " quiet=60s restored=4_2_2",
+		ids:   []string{"me:1"},
+		call:  away(2, 3, 3),
+		reply: "held 10",
+		wake:  "you 1:3:0",
+		state: "owner it:1=2 me:1=10 | timeout it:1=20s me:1=60s | counter 10" + plain("2", 2),
 	}, {
 		name:  "but not for the earlier one",
 		seed:  "owner you:1=30 | timeout you:1=20s | counter 30 | weight extra=1 you:1=2" + plain("2", 2) + " quiet=60s restored=4_2_2",
@@ -255,6 +266,55 @@ func TestHolderThatMissedGrantsIsRestoredOnlyWhereItCannotHaveBeenReplaced(t *te
 		call:  away(2, 3, 3),
 		reply: "held 10",
 		state: "owner you:1=3 me:1=10 | timeout you:1=20s me:1=60s | counter 10" + plain("2", 2),
+	}, {
+		name:  "with all units, none that missed the grants of an epoch whose holders were not lost",
+		seed:  "counter 3" + plain("1", 2) + " quiet=60s granted_in=3_10",
+		ids:   []string{"me:1"},
+		call:  away(1, 2, 2),
+		reply: "gone",
+		state: "counter 10" + idle("1", 2),
+	}, {
+		name:  "and with some units none above the limit",
+		seed:  "owner you:1=3 you:2=4 | timeout you:1=20s you:2=20s | counter 4" + plain("2", 2) + " quiet=60s granted_in=3_10",
+		ids:   []string{"me:1"},
+		call:  away(2, 2, 2),
+		reply: "gone",
+		state: "owner you:1=3 you:2=4 | timeout you:1=20s you:2=20s | counter 10" + plain("2", 2),
+	}, {
+		name:  "but one that was stored in that epoch",
+		seed:  taken + plain("1", 2) + " quiet=60s granted_in=3_10",
+		ids:   []string{"me:1"},
+		call:  away(1, 3, 2),
+		reply: "held 10",
+		state: "owner you:1=3 me:1=10 | timeout you:1=20s me:1=60s | counter 10" + plain("1", 2),
+	}, {
+		name:  "or one that was granted after all that the server had then, by whatever clock",
+		seed:  taken + plain("1", 2) + " quiet=60s granted_in=3_9",
+		ids:   []string{"me:1"},
+		call:  away(1, 2, 2),
+		reply: "held 10",
+		state: "owner you:1=3 me:1=10 | timeout you:1=20s me:1=60s | counter 10" + plain("1", 2),
+	}, {
+		name:  "an epoch by a clock that is ahead says nothing",
+		seed:  taken + plain("1", 2) + " quiet=60s granted_in=5_10",
+		ids:   []string{"me:1"},
+		call:  away(1, 2, 2),
+		reply: "held 10",
+		state: "owner you:1=3 me:1=10 | timeout you:1=20s me:1=60s | counter 10" + plain("1", 2),
+	}, {
+		name:  "with some units, none once another had all: a store that keeps tokens refuses it",
+		seed:  "counter 3" + plain("4", 2) + " all_in=11",
+		ids:   []string{"me:1"},
+		call:  away(4, 3, 3),
+		reply: "gone",
+		state: "counter 10" + idle("4", 2),
+	}, {
+		name:  "but where that was before it was granted",
+		seed:  "counter 3" + plain("4", 2) + " all_in=9",
+		ids:   []string{"me:1"},
+		call:  away(4, 3, 3),
+		reply: "held 10",
+		state: "owner me:1=10 | timeout me:1=60s | counter 10" + plain("4", 2),
 	}, {
 		name:  "what was restored in another epoch does not count",
 		seed:  taken + plain("1", 2) + " quiet=60s restored=3_2_2",
@@ -293,10 +353,12 @@ func TestReleaseOfWhatIsGoneSaysWhatWasGrantedInThisEpoch(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		for seed, granted := range map[string]int64{
 			"granted=2 earlier=2": 0, "granted=2 earlier=1": 1, "granted=2": 1, "granted=2 quiet=60s": 0, "granted=2 highest=4_7": 9, "granted=2 highest=3_7": 1,
+			"first=4": 0, "first=3": 1, // without the right to HINCRBY
+			"granted=2 first=4 all_in=4": MaxUnits, "granted=2 first=4 all_in=3": 1,
 		} {
 			l := newLab(t, rdb)
-			l.seed("counter 3 | meta declared=1 layout=2 since=7 until=80s " + seed)
-			r := l.ask(Release(l.space.About("name"), known(1), 0, false, tickets("me:1")), 1)
+			l.seed("counter 3 | meta declared=9 layout=2 since=7 until=80s " + seed)
+			r := l.ask(Release(l.space.About("name"), known(9), 0, false, tickets("me:1")), 1)
 			assert.Equal(t, Result{State: Gone, Number: granted}, r.Results[0], seed)
 		}
 	})
@@ -336,6 +398,61 @@ func TestGrantsOfAnEpochAreThoseSinceItBegan(t *testing.T) {
 	l.seed("counter 3 | meta declared=1 layout=2 since=7 until=80s granted=5")
 	l.takenOver(1)
 	assert.Equal(t, "5", l.snapshot().meta[MetaEarlier])
+}
+
+// A holder that was away in such an epoch may have been replaced, also where the one that replaced it need not be restored.
+func TestLatestEpochWithAGrantIsKept(t *testing.T) {
+	t.Parallel()
+	rdb := testclient.Settled(t)
+	for seed, want := range map[string]string{
+		"granted=5 earlier=4":                               "4 3",
+		"granted=5 earlier=5":                               "",
+		"first=3":                                           "4 3", // without the right to HINCRBY
+		"first=4":                                           "",
+		"granted=5 earlier=5 granted_in=2_1":                "2 1",
+		"granted=5 earlier=4 granted_in=2_1":                "4 3",
+		"granted=5 earlier=5 restored=4_1_3":                "3 3",
+		"granted=5 earlier=5 granted_in=2_1 restored=3_1_1": "2 1",
+	} {
+		l := newLab(t, rdb)
+		l.seed("counter 3 | meta declared=1 layout=2 since=7 until=80s " + seed)
+		l.takenOver(1)
+		assert.Equal(t, want, l.snapshot().meta[MetaGrantedIn], seed)
+	}
+}
+
+// A holder of some units with a lower token has been replaced.
+func TestTokenOfThePermitThatHadAllOfSeveralUnitsIsKept(t *testing.T) {
+	t.Parallel()
+	rdb := testclient.Settled(t)
+	const meta = " | meta declared=4 layout=2 since=7 until=80s all_in=3"
+	for name, c := range map[string]struct {
+		seed string
+		ids  []string
+		call func(*lab, []*ticket) Call
+		by   string // who has all; "": nobody
+	}{
+		"granted":           {"counter 3" + meta, []string{"me:1*4"}, acquiring(known(4), nil), "me:1"},
+		"granted a part":    {"counter 3" + meta, []string{"me:1*3"}, acquiring(known(4), nil), ""},
+		"granted to two":    {"counter 3" + meta, []string{"me:1*2", "me:2*2"}, acquiring(known(4), nil), ""},
+		"granted to a lock": {"counter 3" + strings.Replace(meta, "=4", "=1", 1), []string{"me:1"}, acquiring(known(1), nil), ""},
+		"granted to a waiter": {
+			"owner you:1=2 | queue me:1=3 | timeout you:1=20s me:1=20s | counter 3 | weight me:1=4" + meta, []string{"you:1"}, releasing(4, 0), "me:1",
+		},
+		"restored":        {"counter 3" + meta + " quiet=60s", []string{"me:1*4"}, away(4, 3, 3), "me:1"},
+		"restored a part": {"counter 3" + meta + " quiet=60s", []string{"me:1*3"}, away(4, 3, 3), ""},
+	} {
+		l := newLab(t, rdb)
+		l.seed(c.seed)
+		l.ask(c.call(l, tickets(c.ids...)), len(c.ids))
+		want := 3.0
+		if c.by != "" {
+			token, err := l.rdb.ZScore(background, l.keys[0], c.by).Result()
+			require.NoError(t, err)
+			want = token
+		}
+		assert.Equal(t, fmt.Sprintf("%.0f", want), l.snapshot().meta[MetaAllIn], name)
+	}
 }
 
 // Guards against an old file in which the lease ends before the evicted holder queries: its client would restore it.

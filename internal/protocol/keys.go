@@ -38,25 +38,27 @@ const Layout = 2
 // The fields of the key Meta, and the one of the key Weight that is no permit id.
 const (
 	MetaLayout     = "layout"
-	MetaDeclared   = "declared"  // LimitSpec in effect, unless a limit is pinned
-	MetaSince      = "since"     // server us at which it was first declared
-	MetaPinned     = "pinned"    // limit set by hand
-	MetaPinnedAt   = "pinned_at" // server us of the last request for that
-	MetaUntil      = "until"     // server ms at which the keys expire
-	MetaEpoch      = "epoch"     // server us at which the current epoch began
-	MetaFirst      = "first"     // the lowest token that may be of it
-	MetaGraceUntil = "quiet"     // server ms at which its grace period ends
-	MetaServer     = "server"    // identity of the server
-	MetaPlain      = "plain"     // the limit in effect, while plain scripts may answer; with "+" behind it while there may be waiters
-	MetaTenants    = "tenants"   // 1: tenants share the name
-	MetaNumbered   = "numbered"  // 1: permits of the name have numbers
-	MetaAhead      = "ahead"     // us by which the clock of the name is ahead of the server's
-	MetaGranted    = "granted"   // permits granted
-	MetaEarlier    = "earlier"   // of MetaGranted, those before the epoch
-	MetaHighest    = "highest"   // the epoch, and the highest number granted in it
-	MetaRestored   = "restored"  // the epoch, and of the holders restored in it the earliest confirmation and the latest grant
-	MetaExpired    = "lapsed"    // permits expired
-	MetaMarkedAt   = "marked_at" // two records of MetaGranted, each with its time, for the pace of the queue
+	MetaDeclared   = "declared"   // LimitSpec in effect, unless a limit is pinned
+	MetaSince      = "since"      // server us at which it was first declared
+	MetaPinned     = "pinned"     // limit set by hand
+	MetaPinnedAt   = "pinned_at"  // server us of the last request for that
+	MetaUntil      = "until"      // server ms at which the keys expire
+	MetaEpoch      = "epoch"      // server us at which the current epoch began
+	MetaFirst      = "first"      // the lowest token that may be of it
+	MetaGraceUntil = "quiet"      // server ms at which its grace period ends
+	MetaServer     = "server"     // identity of the server
+	MetaPlain      = "plain"      // the limit in effect, while plain scripts may answer; with "+" behind it while there may be waiters
+	MetaTenants    = "tenants"    // 1: tenants share the name
+	MetaNumbered   = "numbered"   // 1: permits of the name have numbers
+	MetaAhead      = "ahead"      // us by which the clock of the name is ahead of the server's
+	MetaGranted    = "granted"    // permits granted
+	MetaEarlier    = "earlier"    // of MetaGranted, those before the epoch
+	MetaGrantedIn  = "granted_in" // the latest epoch before this one in which something was granted, and the last number then
+	MetaAllIn      = "all_in"     // the token of the last permit that had all of several units
+	MetaHighest    = "highest"    // the epoch, and the highest number granted in it
+	MetaRestored   = "restored"   // the epoch, and of the holders restored in it the earliest confirmation and the latest grant
+	MetaExpired    = "lapsed"     // permits expired
+	MetaMarkedAt   = "marked_at"  // two records of MetaGranted, each with its time, for the pace of the queue
 	MetaMarked     = "marked"
 	MetaBeforeAt   = "before_at"
 	MetaBefore     = "before"
@@ -66,7 +68,8 @@ const (
 
 // MetaFields are the fields of the key Meta besides MetaLayout.
 var MetaFields = []string{
-	MetaDeclared, MetaSince, MetaPinned, MetaUntil, MetaEpoch, MetaFirst, MetaGraceUntil, MetaServer, MetaGranted, MetaEarlier, MetaHighest, MetaRestored,
+	MetaDeclared, MetaSince, MetaPinned, MetaUntil, MetaEpoch, MetaFirst, MetaGraceUntil, MetaServer, MetaGranted, MetaEarlier, MetaGrantedIn, MetaAllIn,
+	MetaHighest, MetaRestored,
 	MetaExpired, MetaAhead, MetaPinnedAt, MetaMarkedAt, MetaMarked, MetaBeforeAt, MetaBefore, MetaPlain, MetaTenants, MetaNumbered,
 }
 

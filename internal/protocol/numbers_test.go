@@ -142,6 +142,7 @@ func TestScriptsOfNumbers(t *testing.T) {
 		ids:   []string{"me:1#"},
 		call:  restoring(9, 1, "5"),
 		reply: "held 10",
+		wake:  "you 1:3:0",
 		state: "owner me:1#=10 | timeout me:1#=60s | counter 10" + of(9) + " | numbers 1:me:1#=5",
 	}, {
 		name:  "a number is not given to two of one call",

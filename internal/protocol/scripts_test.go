@@ -174,7 +174,7 @@ func (l *lab) seed(state string) {
 		key := l.keys[slices.Index(Kinds[:], words[0])]
 		for _, word := range words[1:] {
 			field, value, _ := strings.Cut(word, "=")
-			if field == MetaRestored || field == MetaHighest {
+			if field == MetaRestored || field == MetaGrantedIn || field == MetaHighest {
 				value = strings.ReplaceAll(value, "_", " ")
 			}
 			if d, err := time.ParseDuration(value); err == nil && value != "0" {
@@ -229,7 +229,7 @@ func (s snapshot) String() string {
 		line := Kinds[:][4+i]
 		for _, field := range sorted(hash) {
 			value := hash[field]
-			if i == 1 && slices.Contains([]string{"epoch", "first", "quiet", "server", "restored", "earlier", "highest", "marked_at", "marked", "before_at", "before", "plain"}, field) {
+			if i == 1 && slices.Contains([]string{"epoch", "first", "quiet", "server", "restored", "earlier", "granted_in", "all_in", "highest", "marked_at", "marked", "before_at", "before", "plain"}, field) {
 				continue
 			}
 			if field == "until" {

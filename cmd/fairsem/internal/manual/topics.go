@@ -42,6 +42,7 @@ it is set. Write special characters of a password as ` + "`%XX`" + `. Other para
 	{"Environment", "Environment variables that are read, and those that are set", []entry{
 		{"REDIS_URL", "The server, without `--redis`. Other users of the machine can read arguments, but not this. `run` and `limit` do not pass it on to their command, unless `--pass-redis-url` is given."},
 		{"FAIRSEM_PREFIX", "The prefix of every key, without `--prefix`; `fairsem` without either."},
+		{"FAIRSEM_GRACE", "The grace period, without `--grace`; 1s without either. All programs that share a name should have the same."},
 		{"FAIRSEM_SERVE_TOKEN", "The token of `serve --allow-writes`, without `--token-file`. `run` and `limit` do not pass it on to their command."},
 		{"SSL_CERT_FILE", "A file with the certificates of trusted authorities, for a server whose certificate is not signed by a public one."},
 		{"NO_COLOR", "If it is not empty, the output has no colours. In a pipe it has none anyway, also with `CLICOLOR_FORCE`."},

@@ -50,7 +50,7 @@ type rateWaiter struct {
 
 func (w *rateWaiter) run(ctx context.Context) error {
 	request := &w.job.Request
-	return w.waiter.connect(positionTTL, func(s *dial.Session) error {
+	return w.waiter.connect(max(positionTTL, request.Grace), func(s *dial.Session) error {
 		limiter, err := s.Client.Limiter(request.Name, w.job.Units, w.job.Window)
 		if err != nil {
 			return err

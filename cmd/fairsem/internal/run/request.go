@@ -22,7 +22,8 @@ type Request struct {
 	NoWait    bool          // do not wait in the queue at all
 	HeadStart time.Duration
 	MaxQueue  int64
-	Label     string // "": host:pid
+	Label     string        // "": host:pid
+	Grace     time.Duration // as in fairsem.Options
 
 	Tenant             string
 	Share, TenantLimit int64 // of the tenant; 0: the default

@@ -47,7 +47,7 @@ func catch() (signals chan os.Signal, stop func()) {
 
 // connect calls use with a session whose permits and positions in the queue expire after ttl without a renewal.
 func (w *waiter) connect(ttl time.Duration, use func(*dial.Session) error) error {
-	s, err := w.request.Server.Open(fairsem.Options{Prefix: w.request.Prefix, TTL: ttl, Label: w.label(), Observer: w.observe})
+	s, err := w.request.Server.Open(fairsem.Options{Prefix: w.request.Prefix, TTL: ttl, Grace: w.request.Grace, Label: w.label(), Observer: w.observe})
 	if err != nil {
 		return exit.Invalid(err)
 	}
