@@ -59,7 +59,7 @@ local function last_granted()
   local most, latest, up_to = (epoch or 0) - 1, string.match(before or "", "^(%d+) (%d+)$")
   latest, up_to = whole(latest, most), whole(up_to)
   if not latest or not up_to then latest, up_to = 0, 0 end
-  local at, last_grant = string.match(restored or "", "^(%d+) %d+ (%d+)$")
+  local at, last_grant = string.match(restored or "", "^(%d+) %d+ (%d+)")
   local found = state_lost and at == stored_epoch and whole(last_grant, most) or 0
   if state_lost and counted(granted, earlier, first) then found = math.max(found, whole(stored_epoch, most) or 0) end
   if found > latest then return found, last_known end

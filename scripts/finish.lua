@@ -44,7 +44,7 @@ if state_lost then
 end
 -- Once one permit has all of several units, whoever had some of them before and is not there has been replaced.
 if granted_count > 0 and window == 0 and holders == 1 and extra_weight > 0 and extra_weight + 1 == limit then
-  keep("all_in", redis.call("ZRANGE", owner, 0, 0, "WITHSCORES")[2])
+  redis.call("HSET", meta, "all_in", redis.call("ZRANGE", owner, 0, 0, "WITHSCORES")[2])
 end
 -- If meta was lost, these create it without an expiry. It gets one below: any holder or waiter has keys that expire.
 if granted_count > 0 then redis.pcall("HINCRBY", meta, "granted", granted_count) end

@@ -45,12 +45,12 @@ local compare_epochs, readmit, note_restored
 do -- a script can have 200 locals at once
 
   -- The epochs of the holders that were restored in this one: the earliest in which one was confirmed last, and the latest in which one was
-  -- granted.
-  local at, earliest, latest = string.match(redis.call("HGET", meta, "restored") or "", "^(%d+) (%d+) (%d+)$")
-  if tonumber(at) ~= epoch then earliest, latest = nil, nil end
+  -- granted; and the token of the last of them that has all of several units. If the limit was lowered, others may have some beside it.
+  local at, earliest, latest, with_all = string.match(redis.call("HGET", meta, "restored") or "", "^(%d+) (%d+) (%d+) ?(%d*)$")
+  if tonumber(at) ~= epoch then earliest, latest, with_all = nil, nil, nil end
+  with_all = tonumber(with_all) or 0
   local granted_meanwhile, were_away, must_fit = granted_since(), false, now >= grace_until
-  -- The token of the last permit that had all of several units, and whether this call has restored it.
-  local all_in, restored_all = whole(redis.call("HGET", meta, "all_in")) or 0, false
+  local all_in = whole(redis.call("HGET", meta, "all_in")) or 0
 
   -- compare_epochs finds out whether the holders of this call were away, or others of this epoch. What was not lost with the state need not be
   -- restored, so the latest grant may be one of which only meta knows.
@@ -86,23 +86,24 @@ do -- a script can have 200 locals at once
 
   -- one_with_all returns the stored holder that has all units, if there is one, and its token. An old file may have others that are older.
   -- It looks once: a call may restore many.
-  local searched, with_all, token_of_all = false, nil, nil
+  local searched, found, token_of_found = false, nil, nil
   local function one_with_all()
     if not searched and holders > 0 and extra_weight + 1 >= limit then
       local all, ids = redis.call("ZRANGE", owner, 0, BOUND - 1, "WITHSCORES"), {}
       for i = 1, #all, 2 do ids[#ids + 1] = all[i] end
       for i, units in ipairs(redis.call("HMGET", weight, unpack(ids))) do
-        if parse_weight(units) == limit then with_all, token_of_all = ids[i], tonumber(all[2 * i]) end
+        if parse_weight(units) == limit then found, token_of_found = ids[i], tonumber(all[2 * i]) end
       end
     end
     searched = true
-    return with_all, token_of_all
+    return found, token_of_found
   end
 
   -- readmit reports whether a holder can be restored, and removes those that have its units, or its numbers, wrongly.
   function readmit(id, units, number, list)
     local has_all = units == limit
-    if number < all_in or has_all and (granted_meanwhile or were_away) or may_be_granted(list) then return false end
+    if number < all_in or were_away and number < with_all then return false end
+    if has_all and (granted_meanwhile or were_away) or may_be_granted(list) then return false end
     if earliest < latest and has_all then
       drop(redis.call("ZRANGEBYSCORE", owner, "-inf", "(" .. text(number), "LIMIT", 0, BOUND))
     elseif earliest < latest and holders + extra_weight - limit + units <= limit then
@@ -110,7 +111,7 @@ do -- a script can have 200 locals at once
       if other and not dropped[other] and token < number then drop({ other }) end
     end
     if must_fit and holders + extra_weight + units > limit then return false end
-    if has_all and units > 1 then all_in, restored_all = number, true end
+    if has_all and units > 1 then with_all = math.max(with_all, number) end
     if list == "" then return true end
     local losers = numbering.claim(id, list, number, first_token)
     if losers then drop(losers) end
@@ -119,8 +120,7 @@ do -- a script can have 200 locals at once
 
   -- note_restored stores what later calls of this epoch need to know.
   function note_restored()
-    keep("restored", text(epoch or 0) .. " " .. text(earliest) .. " " .. text(latest))
-    if restored_all then keep("all_in", text(all_in)) end
+    keep("restored", text(epoch or 0) .. " " .. text(earliest) .. " " .. text(latest) .. (with_all > 0 and " " .. text(with_all) or ""))
   end
 
 end

@@ -309,6 +309,20 @@ func TestHolderThatMissedGrantsIsRestoredOnlyWhereItCannotHaveBeenReplaced(t *te
 		reply: "gone",
 		state: "counter 10" + idle("4", 2),
 	}, {
+		name:  "or another that had all was restored, and it missed that one's grant",
+		seed:  "counter 3" + plain("4", 2) + " quiet=60s restored=4_3_3_11",
+		ids:   []string{"me:1"},
+		call:  away(4, 2, 2),
+		reply: "gone",
+		state: "counter 10" + idle("4", 2),
+	}, {
+		name:  "but not one that missed nothing: the limit may have been lowered",
+		seed:  "counter 3" + plain("4", 2) + " quiet=60s restored=4_3_3_11",
+		ids:   []string{"me:1"},
+		call:  away(4, 3, 3),
+		reply: "held 10",
+		state: "owner me:1=10 | timeout me:1=60s | counter 10" + plain("4", 2),
+	}, {
 		name:  "but where that was before it was granted",
 		seed:  "counter 3" + plain("4", 2) + " all_in=9",
 		ids:   []string{"me:1"},
@@ -346,6 +360,9 @@ func TestOnlyHoldersThatAreRestoredCountAsAway(t *testing.T) {
 			assert.Equal(t, step.state, r.Results[0].State, step.id)
 		}
 		assert.Equal(t, "4 3 3", l.snapshot().meta[MetaRestored])
+		l.seed("counter 3 | meta declared=4 layout=2 since=7 until=80s granted=2 quiet=60s restored=4_3_3")
+		l.ask(away(4, 3, 3)(l, tickets("me:1*4")), 1)
+		assert.Equal(t, "4 3 3 10", l.snapshot().meta[MetaRestored], "with the token of one that has all units")
 	})
 }
 
@@ -439,8 +456,6 @@ func TestTokenOfThePermitThatHadAllOfSeveralUnitsIsKept(t *testing.T) {
 		"granted to a waiter": {
 			"owner you:1=2 | queue me:1=3 | timeout you:1=20s me:1=20s | counter 3 | weight me:1=4" + meta, []string{"you:1"}, releasing(4, 0), "me:1",
 		},
-		"restored":        {"counter 3" + meta + " quiet=60s", []string{"me:1*4"}, away(4, 3, 3), "me:1"},
-		"restored a part": {"counter 3" + meta + " quiet=60s", []string{"me:1*3"}, away(4, 3, 3), ""},
 	} {
 		l := newLab(t, rdb)
 		l.seed(c.seed)

@@ -56,7 +56,7 @@ const (
 	MetaGrantedIn  = "granted_in" // the latest epoch before this one in which something was granted, and the last number then
 	MetaAllIn      = "all_in"     // the token of the last permit that had all of several units
 	MetaHighest    = "highest"    // the epoch, and the highest number granted in it
-	MetaRestored   = "restored"   // the epoch, and of the holders restored in it the earliest confirmation and the latest grant
+	MetaRestored   = "restored"   // the epoch, and of the holders restored in it the earliest confirmation, the latest grant, and the token of one with all of several units
 	MetaExpired    = "lapsed"     // permits expired
 	MetaMarkedAt   = "marked_at"  // two records of MetaGranted, each with its time, for the pace of the queue
 	MetaMarked     = "marked"

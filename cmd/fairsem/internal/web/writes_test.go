@@ -240,7 +240,6 @@ func TestChangesAndAttemptsAreLogged(t *testing.T) {
 	assert.NotContains(t, text, "\u202E")
 }
 
-// RFC 9110: the names of schemes are not case-sensitive.
 // The change log said "not done" of a limit that was in force: only the answer was lost.
 func TestAChangeWithoutAnAnswerIsNotLoggedAsNotDone(t *testing.T) {
 	t.Parallel()
@@ -256,6 +255,7 @@ func TestAChangeWithoutAnAnswerIsNotLoggedAsNotDone(t *testing.T) {
 	assert.NotContains(t, log.String(), "not done")
 }
 
+// RFC 9110: the names of schemes are not case-sensitive.
 func TestTheSchemeOfATokenMayBeWrittenInAnyCase(t *testing.T) {
 	t.Parallel()
 	s := serve(t, writable)
