@@ -39,9 +39,9 @@
 // A server may forget its grants: all of them after a restart without persistence, the most recent part after a failover.
 // The processes that are connected restore them before the server grants anything new. A holder that is stopped or disconnected at that
 // time cannot. Until its lease ends, more units than the limit may then be in use, unless [Options.Grace] is as long as the TTL. When it
-// is back, its permit is lost if it no longer fits, or if it had all units, or a number, that may have been granted since. The same goes
-// for data deleted from a running server. Servers that accept writes in two places at once are not supported. Neither is an eviction
-// policy that may delete the keys: use noeviction.
+// is back, its permit is lost if it no longer fits, or if it had all units, or a number, that may have been granted since, or if another
+// has had all units since. The same goes for data deleted from a running server. Servers that accept writes in two places at once are not
+// supported. Neither is an eviction policy that may delete the keys: use noeviction.
 //
 // Leases are measured by the clock of the Redis server. A step forward by more than a tenth of a TTL ends leases on which
 // holders still rely, unless they renew them first. A holder that renews in time survives a step of two thirds of its TTL, less

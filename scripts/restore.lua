@@ -3,9 +3,9 @@
 -- much, and blocks no grant. An id that was released stays removed, and one that is stored is only renewed.
 --
 -- The units of a holder that was away in an earlier epoch, or in this one's grace period, may have been granted to another. One that had all
--- units is not restored once anything was granted, nor is one with a number that may have been, nor any once one permit had all units. Where
--- holders of this epoch were away, none is restored above the limit any more; but where one of two has all units, the one with the higher
--- token replaces the other.
+-- units is not restored once anything was granted, nor is one with a number that may have been, nor any with a token below that of a permit
+-- which had all of several units meanwhile. Where holders of this epoch were away, none is restored above the limit any more; but where one
+-- of two has all units, the one with the higher token replaces the other.
 --
 -- ARGV    holder_count  how many of the ids are holders; the others, which come after them, are waiters
 --         missed_in  the epoch in which the caller missed them: a late copy from another epoch reverts no grant

@@ -98,7 +98,8 @@ func parseURL(rawURL, source string) (*dial.Server, error) {
 	return there, nil
 }
 
-// inspectTTL bounds how long a command that holds nothing queries a server that does not answer, unless the grace period is longer.
+// inspectTTL bounds how long a command that holds nothing queries a server that does not answer, unless its grace period, which is at most
+// the TTL, is longer.
 const inspectTTL = 5 * time.Second
 
 // open connects for a command that holds nothing. It refuses invalid names.
