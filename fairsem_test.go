@@ -163,7 +163,7 @@ func (w *world) clientOn(rdb redis.UniversalClient, opts fairsem.Options) *fairs
 	w.t.Helper()
 	c, err := fairsem.New(rdb, opts)
 	require.NoError(w.t, err)
-	w.t.Cleanup(func() { assert.NoError(w.t, c.Close()) })
+	w.t.Cleanup(func() { assert.NoError(w.t, unlessLate(c.Close())) }) // whatever is left, mustBeEmpty finds
 	return c
 }
 
@@ -246,6 +246,15 @@ func givenBack(ctx context.Context, p interface{ Release(context.Context) error 
 		if err = p.Release(ctx); !errors.Is(err, fairsem.ErrUnavailable) {
 			break
 		}
+	}
+	return err
+}
+
+// unlessLate is the error of a Do or a Close, unless only a release was not confirmed within the time that they wait: on a busy machine, or
+// while a server is down, that can take longer.
+func unlessLate(err error) error {
+	if errors.Is(err, fairsem.ErrUnavailable) {
+		return nil
 	}
 	return err
 }
@@ -623,7 +632,7 @@ func TestReleaseWorksWithADoneContext(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		p := w.must(s.Acquire(ctx, 1))
 		cancel()
-		require.NoError(t, p.Release(ctx))
+		require.NoError(t, givenBack(ctx, p))
 		assert.Zero(t, w.status(s).Used)
 	})
 }

@@ -391,11 +391,11 @@ func TestFunctionsOfReadersRunTogether(t *testing.T) {
 				return nil
 			})
 		})
-		require.NoError(t, err)
-		require.NoError(t, a.Do(t.Context(), func(context.Context) error {
+		require.NoError(t, unlessLate(err))
+		require.NoError(t, unlessLate(a.Do(t.Context(), func(context.Context) error {
 			w.refusedTo(b.TryRLock)
 			return nil
-		}))
+		})))
 	})
 }
 

@@ -65,7 +65,7 @@ func TestReaderLearnsThatAWriterWaits(t *testing.T) {
 		go func() { // ends when the reader has released
 			p, err := writer.Lock(t.Context())
 			if err == nil {
-				err = p.Release(t.Context())
+				err = givenBack(t.Context(), p)
 			}
 			done <- err
 		}()
@@ -87,7 +87,7 @@ func (o order) yield(ctx context.Context, s *fairsem.Semaphore) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return p.Release(ctx)
+	return givenBack(ctx, p)
 }
 
 func TestHolderInAnotherProcessReleasesEarlyBecauseACallWaits(t *testing.T) {

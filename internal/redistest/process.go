@@ -96,10 +96,10 @@ func logTail(dir string, n int) string {
 }
 
 // await calls check until it returns nil. After timeout it returns the last error of check. If exited is closed, it returns an
-// error at once. exited may be nil.
+// error at once. exited may be nil. It calls ever less often: most checks take a connection, and some wait for seconds.
 func await(timeout time.Duration, exited <-chan struct{}, check func() error) error {
 	deadline := time.After(timeout)
-	for {
+	for pause := pollEvery; ; pause = min(pause*5/4, 10*pollEvery) {
 		err := check()
 		if err == nil {
 			return nil
@@ -109,7 +109,7 @@ func await(timeout time.Duration, exited <-chan struct{}, check func() error) er
 			return errors.New("the process ended by itself")
 		case <-deadline:
 			return fmt.Errorf("not within %v: %w", timeout, err)
-		case <-time.After(pollEvery):
+		case <-time.After(pause):
 		}
 	}
 }
