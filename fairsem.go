@@ -49,14 +49,16 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	opts = opts.withDefaults()
+	_, cluster := rdb.(pubsub.Cluster)
 	c := &Client{
 		rdb:        rdb,
-		keyspace:   protocol.Keyspace{Prefix: opts.Prefix, ClientID: protocol.NewClientID(), Grace: opts.Grace},
+		keyspace:   protocol.Keyspace{Prefix: opts.Prefix, ClientID: protocol.NewClientID(), Cluster: cluster, Grace: opts.Grace},
 		label:      opts.Label,
 		goroutines: goroutines.New(),
 		states:     make(map[string]*nameState),
 	}
 	c.host = host{
+		cluster:   cluster,
 		ttl:       opts.TTL,
 		grace:     opts.Grace,
 		replicas:  opts.WaitReplicas,
@@ -68,7 +70,6 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 		retired:   c.forget,
 	}
 	c.longest.Store(int64(opts.TTL))
-	_, c.cluster = rdb.(pubsub.Cluster)
 	c.scheduler = newScheduler(c.clock)
 	c.events = newEvents(opts.Observer, opts.Logger, c.goroutines)
 	c.pubsub = pubsub.New(rdb, c.keyspace, opts.TTL, c.goroutines, pubsub.Hooks{

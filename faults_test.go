@@ -270,7 +270,8 @@ func TestAcquireWhoseAnswerWasLostIsReleasedThoughItsRepetitionWasRefused(t *tes
 	rotate("old")
 	password.Store("old")
 	proxy := redistest.NewProxy(t, server.Addr())
-	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), CredentialsProvider: func() (string, string) {
+	// One connection: a second that is open would have the repetition answered.
+	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), PoolSize: 1, CredentialsProvider: func() (string, string) {
 		return "app", password.Load().(string)
 	}})
 	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })

@@ -3,6 +3,7 @@ package fairsem_test
 import (
 	"context"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,4 +106,52 @@ func TestMarkedSlotRefusesEveryCallUntilPermitsAreLost(t *testing.T) {
 	w.move()
 	w.release(w.must(rival.Acquire(t.Context(), 1)))
 	assert.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
+}
+
+// S5, S8: a plain call uses only keys that a contended lock has, so Redis once began it in a marked slot, and broke it off at the first key
+// that it had emptied.
+func TestLockIsHandedOnInOrderOnceAMarkedSlotHasMoved(t *testing.T) {
+	w := newSlotWorld(t)
+	w.ttl = 20 * time.Second
+	a, b := w.semaphore(), w.semaphore()
+	w.release(w.must(a.Acquire(t.Context(), 1))) // calls are plain from then on
+	p := w.must(a.Acquire(t.Context(), 1))
+	first, second := w.queue(t.Context(), a, 1), w.queue(t.Context(), b, 1) // a knows that there is a queue
+	w.mark()
+	released := make(chan error, 1)
+	go func() { released <- w.givenBack(p) }() // ends when the slot has moved
+	w.refused()
+	w.move()
+	require.NoError(t, <-released)
+	one := w.granted(first)
+	assert.True(t, second.waits(), "granted beside the first")
+	w.release(one)
+	two := w.granted(second)
+	assert.Greater(t, two.Token(), one.Token())
+	w.release(two)
+}
+
+// The last permit after a long lease has its keys renewed, which are gone by then.
+func TestLongLeaseIsReleasedOnceAMarkedSlotHasMoved(t *testing.T) {
+	w := newSlotWorld(t)
+	w.ttl = time.Minute
+	s := w.semaphore()
+	w.release(w.must(s.Acquire(t.Context(), 1)))
+	p := w.must(s.Acquire(t.Context(), 1))
+	w.mark()
+	released := make(chan error, 1)
+	go func() { released <- w.givenBack(p) }() // ends when the slot has moved
+	w.refused()
+	w.move()
+	require.NoError(t, <-released)
+	w.release(w.must(s.Acquire(t.Context(), 1)))
+}
+
+// refused waits until a script was refused because of the mark: before Redis 7 the old primary sends it to the new one for that.
+func (w *slotWorld) refused() {
+	w.t.Helper()
+	w.eventually(func() bool {
+		errors := w.on(w.from, "INFO", "errorstats").(string) + w.on(w.to, "INFO", "errorstats").(string)
+		return strings.Contains(errors, "errorstat_TRYAGAIN:")
+	}, "the marked slot answers scripts")
 }

@@ -109,13 +109,13 @@ type CallPrefix struct {
 // About returns the common part of all calls for a name.
 func (k Keyspace) About(name string) CallPrefix {
 	keys := k.Keys(name)
-	begin := []any{len(keys)}
-	for _, key := range keys {
-		begin = append(begin, key)
-	}
-	about := CallPrefix{begin: append(begin, k.ClientID, k.WakePrefix()), grace: k.Grace.Milliseconds()}
+	about := CallPrefix{begin: append(k.keyArgs(name, keys[:]), k.ClientID, k.WakePrefix()), grace: k.Grace.Milliseconds()}
 	for _, s := range PlainScripts {
-		plain := s.begin(keys)
+		var own []string
+		for _, i := range s.keys {
+			own = append(own, keys[i])
+		}
+		plain := append([]any{"evalsha", s.source().hash}, k.keyArgs(name, own)...)
 		if s == PlainQueueScript || s == PlainTenantsScript {
 			plain = append(plain, k.ClientID, k.WakePrefix())
 		}
@@ -124,13 +124,16 @@ func (k Keyspace) About(name string) CallPrefix {
 	return about
 }
 
-// begin is the hash and the keys of a command that runs a plain script.
-func (s *Script) begin(keys [len(Kinds)]string) []any {
-	begin := []any{"evalsha", s.source().hash, len(s.keys)}
-	for _, i := range s.keys {
-		begin = append(begin, keys[i])
+// keyArgs are the number of keys that a script gets, and the keys.
+func (k Keyspace) keyArgs(name string, keys []string) []any {
+	if k.Cluster {
+		keys = append(slices.Clip(keys), k.Key(name, absent))
 	}
-	return begin
+	args := []any{len(keys)}
+	for _, key := range keys {
+		args = append(args, key)
+	}
+	return args
 }
 
 // Call is one script to run, with the arguments of its command: EVALSHA, the hash, and the rest.
@@ -152,20 +155,26 @@ func (s CallPrefix) newCall(run *Script, d Declaration, lease time.Duration, roo
 
 // Argument returns the argument of that name in the arguments of a command that runs the script.
 func (s *Script) Argument(args []any, name string) any {
-	return args[3+len(s.keys)+slices.Index(s.Arguments, name)]
+	return args[firstKey+args[keyCount].(int)+slices.Index(s.Arguments, name)]
 }
 
 // Caller returns the client id in a command that runs a script, empty if it is no such command.
 func Caller(command []string) string {
-	if len(command) <= firstArgument || command[firstArgument-len(Kinds)-1] != strconv.Itoa(len(Kinds)) {
+	if len(command) <= keyCount {
 		return ""
 	}
-	return command[firstArgument]
+	n, err := strconv.Atoi(command[keyCount])
+	if err != nil || n < len(Kinds) || len(command) <= firstKey+n {
+		return "" // a plain script gets fewer keys
+	}
+	return command[firstKey+n]
 }
 
-// firstArgument is the index of the first argument of a script that gets all keys: behind EVALSHA and the hash, or EVAL and the text, the
-// number of keys, and the keys.
-const firstArgument = 3 + len(Kinds)
+// In a command that runs a script, behind EVALSHA and the hash, or EVAL and the text.
+const (
+	keyCount = 2
+	firstKey = 3
+)
 
 // Command returns the call as a command for a pipeline. With withText it sends the script itself, for a server that has
 // not cached it.

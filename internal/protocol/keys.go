@@ -32,6 +32,10 @@ const (
 // Kinds are the kinds of keys in the order in which scripts get them.
 var Kinds = [10]string{Owner, Queue, Timeout, Counter, Weight, Meta, Lanes, Turns, Tenants, NumbersKey}
 
+// absent is the last part of a key that is never stored. In a cluster every script gets it, too: while a slot is being moved, Redis refuses a
+// command of which it lacks some keys. It would let a script begin that lacks none, and break it off where it uses a key that it has emptied.
+const absent = "absent"
+
 // Layout is the version of the contents of the keys. A script uses the keys of no other.
 const Layout = 2
 
@@ -98,6 +102,7 @@ func CheckPrefix(prefix string) error {
 type Keyspace struct {
 	Prefix   string // of every key and channel
 	ClientID string
+	Cluster  bool          // the keys of a name are in a slot, which may be moved to another server
 	Grace    time.Duration // how long a server that may have lost state grants nothing new
 }
 

@@ -1981,7 +1981,7 @@ func (h *header) add(name, text string) {
 // The header of a script must list the arguments that the Go call sends.
 func TestHeadersOfTheScriptsMatchTheArguments(t *testing.T) {
 	t.Parallel()
-	space := Keyspace{"prefix", "caller-id", 110 * time.Millisecond}
+	space := Keyspace{Prefix: "prefix", ClientID: "caller-id", Grace: 110 * time.Millisecond}
 	keys := space.Keys("name")
 	d := Declaration{Spec: LimitSpec{Limit: 101}, Since: 102, Knows: "116"}
 	light := []*ticket{{id: "a", weight: 1}, {id: "b", weight: 1}}
