@@ -124,7 +124,7 @@ func (c *Client) newState(name string) *nameState {
 	return v
 }
 
-// pipelineOf returns the pipeline for a name that has no state yet.
+// pipelineOf returns a pipeline for a name. In a cluster it is a new one, which nothing else uses: a name with tickets keeps its own.
 func (c *Client) pipelineOf(name string) *pipeline.Pipeline {
 	if c.cluster {
 		return c.newPipeline(name)

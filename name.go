@@ -10,7 +10,7 @@ import (
 )
 
 // nameState is the state of one semaphore in this process: its own tickets. The limit, the queue and the permits of other
-// processes are only in Redis. Its transitions are in state.go, restore.go and reduce.go, its requests in request.go.
+// processes are only in Redis. Its transitions are in state.go, restore.go and reduce.go, its requests in send.go.
 //
 // Locks are taken in this order: nameState.mu, then those of pipeline, scheduler, Client, declarations or servers, then
 // hold.mu, then those of events and of Weighted's losses, and last that of goroutines. Those of pubsub are held for nothing

@@ -220,7 +220,7 @@ type unitLoss struct {
 }
 
 // confirm waits for the releases that were sent, reports those that failed, and returns the lost units. Close waits for it, but not for the
-// function of the user that is then told of the losses.
+// function of the user that the losses are then reported to.
 func (w *Weighted) confirm(parts []partialRelease) (lost []unitLoss) {
 	if w.sem.client.events.begin() {
 		defer w.sem.client.events.end()

@@ -32,8 +32,8 @@ If Redis does not answer then, fairsem waits for it for about 3 s, and warns tha
 permit expires.
 
 With --no-wait CMD runs if the units can be granted at once, and fairsem fails otherwise.
-On a server that was just started the first call waits for about a second even so, in
-which clients of before restore their permits.
+On a server that was just started the first call waits for up to 2 s even so, in a
+cluster 4 s (longer with --grace): earlier holders restore their permits meanwhile.
 
 CMD is executed without a shell, with standard input and output untouched, except that
 those that are closed are /dev/null. Its environment has FAIRSEM_NAME, FAIRSEM_ID,

@@ -84,9 +84,15 @@ func TestCtrlCEndsAWaiterOnATerminalAndClearsTheStatusLine(t *testing.T) {
 	require.NoError(t, err)
 	first, _ := s.begin("--limit", "1", "--", "true")
 	s.awaitState(1, 1)
-	cmd := s.command("--limit", "1", "--", "echo", "ran")
+	cmd := s.command("--limit", "1", "--label", "nightly", "--", "echo", "ran")
 	tty := onTerminal(t, cmd)
 	tty.await("position 2 of 2, 1/1 in use, ")
+	var labels []string
+	for waiter, err := range s.sem(1).Waiters(t.Context()) {
+		require.NoError(t, err)
+		labels = append(labels, waiter.Label)
+	}
+	assert.Equal(t, "nightly", labels[1], "as given, though its own position is shown")
 	require.NoError(t, first.Process.Signal(os.Interrupt))
 	_ = first.Wait()
 	tty.await("\rposition 1 of 1, 1/1 in use, ")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fairsem/fairsem/internal/clock"
 	"github.com/fairsem/fairsem/internal/failure"
 )
 
@@ -74,4 +75,20 @@ func (s *Scan) Advance(p Page) (more bool) {
 	s.cursor = p.cursor
 	s.spent += p.took + pageCost
 	return s.cursor != 0
+}
+
+// Each reads page after page, each when it is due, and calls found with the keys of each. It ends with the first error, also of found.
+func (s *Scan) Each(ctx context.Context, pattern, kind string, found func(keys []string) error) error {
+	for more := true; more; {
+		clock.Sleep(ctx, s.Due())
+		page, err := s.Read(ctx, pattern, kind)
+		if err == nil {
+			err = found(page.Keys)
+		}
+		if err != nil {
+			return err
+		}
+		more = s.Advance(page)
+	}
+	return nil
 }

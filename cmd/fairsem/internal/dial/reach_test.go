@@ -213,6 +213,8 @@ func TestACertificateThatDoesNotServeIsNotTakenForAWrongPassword(t *testing.T) {
 	cert, key := selfSigned(t)
 	requireRefuses(t, parse(t, "rediss://%s?tls_cert=%s&tls_key=%s", g.mutual.Addr(), cert, key),
 		"unknown certificate authority", "check tls_cert and tls_key: the server does not trust the authority")
+	refused := errors.New("remote error: tls: expired certificate")
+	assert.Equal(t, "check tls_cert and tls_key: the server does not accept that certificate", (&Server{secure: true}).advice(refused))
 	expired := x509.CertificateInvalidError{Reason: x509.Expired}
 	for _, err := range []error{expired, errors.New(expired.Error())} {
 		assert.Equal(t, "its certificate is not valid now: renew it, and check the clock of this machine", (&Server{secure: true}).advice(err))

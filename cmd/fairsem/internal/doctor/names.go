@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 	"github.com/fairsem/fairsem/internal/failure"
 	"github.com/fairsem/fairsem/internal/protocol"
+	"github.com/fairsem/fairsem/internal/scan"
 )
 
 func (p *target) space() protocol.Keyspace { return protocol.Keyspace{Prefix: p.Prefix} }
@@ -139,27 +141,26 @@ func (t *tally) findings() []Finding {
 	return all
 }
 
-// find walks over the keys of every node. It takes all kinds of keys, for some may have lost the others.
+// findShare is how much of a server's time the search for names may take.
+const findShare = 0.1
+
+// find scans the keys of every node. It takes all kinds of keys, for some may have lost the others.
 func (p *target) find(ctx context.Context) ([]string, error) {
 	seen := make(map[string]bool)
 	for _, n := range p.nodes {
-		const perPage = 1000
-		walk := n.rdb.Scan(ctx, 0, p.space().EveryKey(), perPage).Iterator()
-		for walk.Next(ctx) {
-			if name, ok := p.nameOf(walk.Val()); ok {
-				seen[name] = true
+		err := scan.New(n.rdb, findShare).Each(ctx, p.space().EveryKey(), "", func(keys []string) error {
+			for _, key := range keys {
+				if name, ok := p.nameOf(key); ok {
+					seen[name] = true
+				}
 			}
-		}
-		if err := walk.Err(); err != nil {
+			return nil
+		})
+		if err != nil {
 			return nil, err
 		}
 	}
-	names := make([]string, 0, len(seen))
-	for name := range seen {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names, nil
+	return slices.Sorted(maps.Keys(seen)), nil
 }
 
 // nameOf returns the name that a key belongs to. One that the library would refuse is none.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/bridge"
+	"github.com/fairsem/fairsem/internal/clock"
 	"github.com/fairsem/fairsem/internal/failure"
 )
 
@@ -66,10 +67,7 @@ func (f *Finder) Start(ctx context.Context) (stop func()) {
 func (f *Finder) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		f.end(f.once(ctx))
-		select {
-		case <-time.After(f.pause):
-		case <-ctx.Done():
-		}
+		clock.Sleep(ctx, f.pause)
 	}
 }
 

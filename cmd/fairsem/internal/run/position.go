@@ -7,6 +7,10 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"golang.org/x/term"
+
+	"github.com/fairsem/fairsem/internal/clock"
 )
 
 const (
@@ -17,7 +21,8 @@ const (
 
 // showPosition draws the position in the queue on the terminal until the returned function is called, which clears it.
 func (w *waiter) showPosition(ctx context.Context) (stop func()) {
-	if w.ownLabel == "" || w.request.NoWait {
+	r := w.request
+	if r.JSON || r.Quiet || r.NoWait || !term.IsTerminal(int(os.Stderr.Fd())) || os.Getenv("TERM") == "dumb" {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -32,7 +37,7 @@ func (w *waiter) showPosition(ctx context.Context) (stop func()) {
 func (w *waiter) drawPosition(ctx context.Context, out io.Writer) {
 	began, drawn := time.Now(), 0
 	for wait := positionFirst; ; wait = positionEvery {
-		pause(ctx, wait)
+		clock.Sleep(ctx, wait)
 		if ctx.Err() != nil {
 			break
 		}
@@ -66,17 +71,20 @@ func (w *waiter) progress(ctx context.Context) (string, error) {
 }
 
 func (w *waiter) position(ctx context.Context) (string, error) {
-	n := 0
+	own, n := w.ticketID.Load(), 0
+	if own == nil {
+		return "position ?", nil // it is not in the queue yet
+	}
 	for t, err := range w.inspector.Waiters(ctx) {
 		if err != nil {
 			return "", err
 		}
-		if n++; t.Label == w.ownLabel {
+		if n++; t.ID == *own {
 			return fmt.Sprintf("position %d", n), nil
 		}
 		if n == positionMost {
 			return fmt.Sprintf("position over %d", positionMost), nil
 		}
 	}
-	return "position ?", nil // between two positions, or the label is gone
+	return "position ?", nil // between two positions
 }

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,13 +12,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/google/uuid"
-	"golang.org/x/term"
-
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/internal/clock"
 	"github.com/fairsem/fairsem/internal/failure"
 )
 
@@ -30,7 +27,6 @@ type waiter struct {
 	journal *journal
 
 	inspector *fairsem.Inspector     // of the name
-	ownLabel  string                 // the label, if no other waiter has the same
 	ticketID  atomic.Pointer[string] // nil before the call waits
 }
 
@@ -47,7 +43,7 @@ func catch() (signals chan os.Signal, stop func()) {
 
 // connect calls use with a session whose permits and positions in the queue expire after ttl without a renewal.
 func (w *waiter) connect(ttl time.Duration, use func(*dial.Session) error) error {
-	s, err := w.request.Server.Open(fairsem.Options{Prefix: w.request.Prefix, TTL: ttl, Grace: w.request.Grace, Label: w.label(), Observer: w.observe})
+	s, err := w.request.Server.Open(fairsem.Options{Prefix: w.request.Prefix, TTL: ttl, Grace: w.request.Grace, Label: w.request.Label, Observer: w.observe})
 	if err != nil {
 		return exit.Invalid(err)
 	}
@@ -60,18 +56,6 @@ func (w *waiter) observe(e fairsem.Event) {
 	if e, ok := e.(fairsem.WaitStartedEvent); ok {
 		w.ticketID.Store(&e.ID)
 	}
-}
-
-// label returns the label for the client. Where the position in the queue is shown it must be unique.
-func (w *waiter) label() string {
-	host, _ := os.Hostname() // a machine without a name is ":pid"
-	label := cmp.Or(w.request.Label, fmt.Sprintf("%s:%d", host, os.Getpid()))
-	if !w.request.JSON && !w.request.Quiet && term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb" {
-		mark := "#" + uuid.NewString()[:8]
-		w.ownLabel = label[:min(len(label), dial.MaxLabel-len(mark))] + mark
-		return w.ownLabel
-	}
-	return label
 }
 
 // untilSignal runs f and ends its context with the first signal, which is then the error. ctx may have ended with a signal
@@ -160,15 +144,7 @@ func (w *waiter) evictedBy(id string) string {
 		case err != nil:
 			return ""
 		}
-		pause(ctx, evictedByEvery) // it is stored right after the eviction
-	}
-}
-
-// pause waits for d or for ctx, whichever is first.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
+		clock.Sleep(ctx, evictedByEvery) // it is stored right after the eviction
 	}
 }
 

@@ -86,10 +86,10 @@ func (p *Page) closeUp(now *snapshot, d detail, name, trouble string, in bool) c
 	}
 	c.Tenants, c.MoreTenants = newTenants(d.Tenants)
 	for _, t := range d.Holders {
-		c.Holders = append(c.Holders, newTicket(name, t, d.At, in))
+		c.Holders = append(c.Holders, newTicket(name, t, d.At, in, false))
 	}
 	for i, t := range d.Waiters {
-		w := newTicket(name, t, d.At, in)
+		w := newTicket(name, t, d.At, in, true)
 		w.Position = i + 1
 		c.Waiters = append(c.Waiters, w)
 	}
@@ -109,7 +109,7 @@ func (p *Page) detail(ctx context.Context, now *snapshot, from, name string) det
 	var err error
 	away := p.away(now) != ""
 	if away {
-		last, _, _ = p.details.kept(name)
+		last, _ = p.details.kept(name)
 	} else if last, err = p.details.get(ctx, from, name); last.Exists {
 		if _, ok := now.byName[name]; !ok {
 			p.names.Add(name)
@@ -144,13 +144,13 @@ func figures(s fairsem.Status, rate string) []tile {
 	}
 }
 
-func newTicket(name string, t fairsem.Ticket, now time.Time, in bool) ticket {
+func newTicket(name string, t fairsem.Ticket, now time.Time, in, waits bool) ticket {
 	shownTicket := ticket{
 		Key: key("t", t.ID), Label: shown(render.Label(t)), ID: shownID(t.ID), Tenant: shown(text.Distinct(t.Tenant)), Token: t.Token, Weight: t.Weight, Numbers: render.Numbers(t),
 		For: text.Ago(inspect.Since(now, t)), Expires: text.Ago(t.ExpiresIn),
 	}
 	if in {
-		shownTicket.Evict = "/act/evict?" + url.Values{"name": {name}, "id": {t.ID}}.Encode()
+		shownTicket.Evict = action{verb: "evict", name: name, id: t.ID, waits: waits}.path()
 	}
 	return shownTicket
 }

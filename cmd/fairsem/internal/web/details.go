@@ -55,14 +55,14 @@ func newDetails(timeout, fresh time.Duration, ask func(context.Context, string) 
 // get returns the present state of the name, for a viewer at a remote address. If Redis does not answer, or the name is
 // not queried, it is the last answer, which can be old, with the error; the zero value if there was none.
 func (d *details) get(ctx context.Context, from, name string) (seen, error) {
-	if now, _, fresh := d.kept(name); fresh {
+	if now, fresh := d.kept(name); fresh {
 		return now, nil
 	}
 	// Others share the answer, so the end of one request must not end the query.
 	ctx = context.WithoutCancel(ctx)
 	answer, err, _ := d.inFlight.Do(flight(from, name), func() (any, error) { return d.ask(ctx, from, name) })
 	if err != nil {
-		old, _, _ := d.kept(name)
+		old, _ := d.kept(name)
 		return old, err
 	}
 	return answer.(seen), nil
@@ -87,7 +87,7 @@ func (d *details) ask(ctx context.Context, from, name string) (seen, error) {
 		if limit.Wait(turn) != nil {
 			return seen{}, errBusy
 		}
-		if now, _, fresh := d.kept(name); fresh {
+		if now, fresh := d.kept(name); fresh {
 			return now, nil
 		}
 	}
@@ -103,12 +103,12 @@ func (d *details) ask(ctx context.Context, from, name string) (seen, error) {
 	return s, nil
 }
 
-// kept is the last answer, if there was one, and whether it is as good as new.
-func (d *details) kept(name string) (last seen, ok, fresh bool) {
+// kept is the last answer, the zero value if there was none, and whether it is as good as new.
+func (d *details) kept(name string) (last seen, fresh bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s, ok := d.last[name]
-	return s, ok, ok && s.asked.After(d.changed) && time.Since(s.at) < d.fresh
+	last = d.last[name]
+	return last, last.asked.After(d.changed) && time.Since(last.at) < d.fresh
 }
 
 // forgetAfter is how long a name is kept after the last request.

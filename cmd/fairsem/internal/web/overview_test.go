@@ -41,7 +41,7 @@ func TestABarIsFullWhereNothingCanBeGrantedAndPausedWherePaused(t *testing.T) {
 // Redis forgets the label of a process that has been silent for long.
 func TestATicketWithoutALabelCanStillBeSeen(t *testing.T) {
 	t.Parallel()
-	assert.Equal(t, "?", newTicket("gate", fairsem.Ticket{ID: "a:1"}, time.Now(), false).Label)
+	assert.Equal(t, "?", newTicket("gate", fairsem.Ticket{ID: "a:1"}, time.Now(), false, false).Label)
 }
 
 func TestNoSemaphoreIsSaidToBeInUseOnlyIfAllCanBeRead(t *testing.T) {

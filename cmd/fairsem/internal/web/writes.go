@@ -121,8 +121,8 @@ func (p *Page) confirm(w http.ResponseWriter, r *http.Request, v verb) {
 		return
 	}
 	f := p.frame(r, v.button)
-	var whose string
-	whose, d.waits = p.ticketOf(r, d)
+	whose, waits := p.ticketOf(r, d)
+	d.waits = d.waits || waits // the page that asks knows it, too: Redis may not answer now
 	f.Content = confirmation{
 		Name: title(d.name), ID: shownID(d.id), Whose: whose, Ask: v.ask, Button: v.button, Danger: v.danger,
 		Action: d.path(), Back: link(d.name), Seal: s.seal(d),
@@ -158,7 +158,7 @@ func (p *Page) ticketOf(r *http.Request, d action) (label string, waits bool) {
 	return "", false
 }
 
-// path is where a form that asks for d is sent. The name is not in a field of it: browsers make UTF-8 of fields.
+// path is where d is asked about, and where the form is sent. The name is not in a field of it: browsers make UTF-8 of fields.
 func (d action) path() string {
 	q := url.Values{"name": {d.name}}
 	if d.id != "" {
@@ -215,7 +215,7 @@ func (p *Page) act(w http.ResponseWriter, r *http.Request, v verb) {
 		p.problem(w, r, statusOf(err), sentence(err))
 		return
 	}
-	p.login.setNotice(s, v.did(d))
+	p.login.setNotice(s, title(d.name)+": "+v.did(d)) // the next page may be that of another name
 	http.Redirect(w, r, link(d.name), http.StatusSeeOther)
 }
 
