@@ -91,7 +91,7 @@ func TestPermitOutlivesAMoveOfItsSlotWithinATTL(t *testing.T) {
 	w.release(w.granted(waits))
 }
 
-// If one of several keys (queue or weight) does not exist, Redis refuses a script on both primaries until the whole slot has moved.
+// One key of each call never exists, so Redis refuses it on both primaries until the whole slot has moved.
 func TestMarkedSlotRefusesEveryCallUntilPermitsAreLost(t *testing.T) {
 	w := newSlotWorld(t)
 	w.ttl = 2 * time.Second

@@ -502,6 +502,7 @@ func TestEveryCallStaysWithinItsBoundWhateverIsStoredAndRequested(t *testing.T) 
 	worst := make(map[string]scriptWork)
 	const parts = 6
 	part := rand.IntN(parts) // with -short each call meets that part of the states, another one in the next run
+	t.Logf("part %d of %d", part, parts)
 	for i, state := range everyHostileState(size) {
 		template := newLab(t, rdb)
 		state.seed(template)

@@ -164,8 +164,8 @@ func Caller(command []string) string {
 		return ""
 	}
 	n, err := strconv.Atoi(command[keyCount])
-	if err != nil || n < len(Kinds) || len(command) <= firstKey+n {
-		return "" // a plain script gets fewer keys
+	if err != nil || n < len(Kinds) || n > len(Kinds)+1 || len(command) <= firstKey+n { // a plain script gets fewer keys
+		return ""
 	}
 	return command[firstKey+n]
 }

@@ -350,6 +350,17 @@ func TestCallerIsTheFirstArgumentOfAScript(t *testing.T) {
 	for n := range 10 {
 		assert.Empty(t, Caller(command[:n]))
 	}
-	command[2] = "1"
-	assert.Empty(t, Caller(command), "a script with other keys")
+	for _, keys := range []string{"1", "9", "12", "-1", "9223372036854775807", "x"} {
+		command[2] = keys
+		assert.Empty(t, Caller(command), "a script with other keys")
+	}
+	for _, s := range PlainScripts {
+		assert.Less(t, len(s.keys)+1, len(Kinds), "a plain script in a cluster looks like a full one")
+	}
+	space.Cluster = true
+	command = command[:0]
+	for _, arg := range Refresh(space.About("name"), Declaration{}, 0, false, tickets("me:1")).Args {
+		command = append(command, fmt.Sprint(arg))
+	}
+	assert.Equal(t, "me", Caller(command))
 }

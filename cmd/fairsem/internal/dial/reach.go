@@ -191,7 +191,7 @@ func (s *Server) advice(err error) string {
 		return "check " + certParameter + " and " + keyParameter + ": the server does not trust the authority of that certificate"
 	case says("certificate required"): // go-redis does not keep every error, and the package tls has no type for it
 		return "it wants a certificate of the client: " + addCertificate
-	case says("remote error: tls: ") && says(" certificate"): // expired, for example
+	case says("tls: expired certificate"), says("tls: revoked certificate"), says("tls: unsupported certificate"): // as above
 		return "check " + certParameter + " and " + keyParameter + ": the server does not accept that certificate"
 	case s.hidesWhy(err):
 		return "if it wants a certificate of the client, " + addCertificate

@@ -144,21 +144,27 @@ func (t *tally) findings() []Finding {
 // findShare is how much of a server's time the search for names may take.
 const findShare = 0.1
 
-// find scans the keys of every node. It takes all kinds of keys, for some may have lost the others.
+// find scans the keys of all nodes side by side. It takes all kinds of keys, for some may have lost the others.
 func (p *target) find(ctx context.Context) ([]string, error) {
-	seen := make(map[string]bool)
+	var mu sync.Mutex
+	seen := make(map[string]bool) // guarded by mu
+	scans, ctx := errgroup.WithContext(ctx)
 	for _, n := range p.nodes {
-		err := scan.New(n.rdb, findShare).Each(ctx, p.space().EveryKey(), "", func(keys []string) error {
-			for _, key := range keys {
-				if name, ok := p.nameOf(key); ok {
-					seen[name] = true
+		scans.Go(func() error {
+			return scan.New(n.rdb, findShare).Each(ctx, p.space().EveryKey(), "", func(keys []string) error {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, key := range keys {
+					if name, ok := p.nameOf(key); ok {
+						seen[name] = true
+					}
 				}
-			}
-			return nil
+				return nil
+			})
 		})
-		if err != nil {
-			return nil, err
-		}
+	}
+	if err := scans.Wait(); err != nil {
+		return nil, err
 	}
 	return slices.Sorted(maps.Keys(seen)), nil
 }

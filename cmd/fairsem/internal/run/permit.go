@@ -122,7 +122,7 @@ func (h *holder) request(ctx context.Context) (err error) {
 		h.permit, err = h.sem.Acquire(ctx, h.job.Request.Weight)
 		return err
 	}
-	return promptly(ctx, func(ctx context.Context) (err error) {
+	return promptly(ctx, h.job.Request.Grace, func(ctx context.Context) (err error) {
 		h.permit, err = h.sem.TryAcquire(ctx, h.job.Request.Weight)
 		return err
 	})

@@ -77,7 +77,7 @@ func (w *rateWaiter) wait(ctx context.Context, limiter *fairsem.Limiter) error {
 	defer stop()
 	err := w.waiter.untilSignal(ctx, func(ctx context.Context) error {
 		if request.NoWait {
-			return promptly(ctx, func(ctx context.Context) error { return allow(ctx, limiter, request.Weight) })
+			return promptly(ctx, request.Grace, func(ctx context.Context) error { return allow(ctx, limiter, request.Weight) })
 		}
 		return limiter.Wait(ctx, request.Weight)
 	})

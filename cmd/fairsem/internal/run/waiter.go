@@ -91,17 +91,18 @@ func (w *waiter) reach(ctx context.Context, call func(context.Context) error) er
 	return w.untilSignal(ctx, w.request.Server.Reach)
 }
 
-// noWaitTimeout bounds a request that does not wait in the queue.
+// noWaitTimeout bounds a request that does not wait in the queue, besides the grace period of a server that was just started.
 const noWaitTimeout = 5 * time.Second
 
 // promptly calls request for a caller that does not wait in the queue. It does not wait for the server either, however
 // long the TTL. The error of the library says why there was no answer.
-func promptly(ctx context.Context, request func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, noWaitTimeout)
+func promptly(ctx context.Context, grace time.Duration, request func(context.Context) error) error {
+	timeout := noWaitTimeout + grace
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err := request(ctx)
 	if err != nil && !errors.Is(err, fairsem.ErrUnavailable) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = fmt.Errorf("%w: no answer for %v", fairsem.ErrUnavailable, noWaitTimeout)
+		err = fmt.Errorf("%w: no answer for %v", fairsem.ErrUnavailable, timeout)
 	}
 	return err
 }
