@@ -129,9 +129,9 @@ func (p *Page) semaphoreStream(w http.ResponseWriter, r *http.Request) {
 // the holders and waiters are not known, which may be so for one address alone, as is why they are old.
 func (p *Page) semaphorePicture(r *http.Request, name string) picture {
 	return func(now *snapshot) func() []byte {
-		in := p.login != nil && p.login.session(r) != nil
 		d := p.detail(r.Context(), now, r.RemoteAddr, name)
-		now = p.sampler.latest() // a query may have waited for its turn for longer than until the next poll
+		in := p.login != nil && p.login.session(r) != nil // now: it may have ended while Redis was asked
+		now = p.sampler.latest()                          // a query may have waited for its turn for longer than until the next poll
 		trouble := p.trouble(now)
 		draw := func() []byte { return p.render("semaphore-live", p.closeUp(now, d, name, trouble, in)) }
 		if !d.seen {
