@@ -117,12 +117,7 @@ func TestLockIsHandedOnInOrderOnceAMarkedSlotHasMoved(t *testing.T) {
 	w.release(w.must(a.Acquire(t.Context(), 1))) // calls are plain from then on
 	p := w.must(a.Acquire(t.Context(), 1))
 	first, second := w.queue(t.Context(), a, 1), w.queue(t.Context(), b, 1) // a knows that there is a queue
-	w.mark()
-	released := make(chan error, 1)
-	go func() { released <- w.givenBack(p) }() // ends when the slot has moved
-	w.refused()
-	w.move()
-	require.NoError(t, <-released)
+	w.releaseInMarkedSlot(p)
 	one := w.granted(first)
 	assert.True(t, second.waits(), "granted beside the first")
 	w.release(one)
@@ -138,20 +133,20 @@ func TestLongLeaseIsReleasedOnceAMarkedSlotHasMoved(t *testing.T) {
 	s := w.semaphore()
 	w.release(w.must(s.Acquire(t.Context(), 1)))
 	p := w.must(s.Acquire(t.Context(), 1))
-	w.mark()
-	released := make(chan error, 1)
-	go func() { released <- w.givenBack(p) }() // ends when the slot has moved
-	w.refused()
-	w.move()
-	require.NoError(t, <-released)
+	w.releaseInMarkedSlot(p)
 	w.release(w.must(s.Acquire(t.Context(), 1)))
 }
 
-// refused waits until a script was refused because of the mark: before Redis 7 the old primary sends it to the new one for that.
-func (w *slotWorld) refused() {
+// releaseInMarkedSlot marks the slot, and moves it once the release of p was refused because of that.
+func (w *slotWorld) releaseInMarkedSlot(p *fairsem.Permit) {
 	w.t.Helper()
-	w.eventually(func() bool {
+	w.mark()
+	released := make(chan error, 1)
+	go func() { released <- w.givenBack(p) }() // ends when the slot has moved
+	w.eventually(func() bool {                 // before Redis 7 the old primary sends the script to the new one for that
 		errors := w.on(w.from, "INFO", "errorstats").(string) + w.on(w.to, "INFO", "errorstats").(string)
 		return strings.Contains(errors, "errorstat_TRYAGAIN:")
 	}, "the marked slot answers scripts")
+	w.move()
+	require.NoError(w.t, <-released)
 }

@@ -108,14 +108,14 @@ type CallPrefix struct {
 
 // About returns the common part of all calls for a name.
 func (k Keyspace) About(name string) CallPrefix {
-	keys := k.Keys(name)
-	about := CallPrefix{begin: append(k.keyArgs(name, keys[:]), k.ClientID, k.WakePrefix()), grace: k.Grace.Milliseconds()}
+	keys, guard := k.Keys(name), k.guard(name)
+	about := CallPrefix{begin: append(keyArgs(keys[:], guard), k.ClientID, k.WakePrefix()), grace: k.Grace.Milliseconds()}
 	for _, s := range PlainScripts {
 		var own []string
 		for _, i := range s.keys {
 			own = append(own, keys[i])
 		}
-		plain := append([]any{"evalsha", s.source().hash}, k.keyArgs(name, own)...)
+		plain := append([]any{"evalsha", s.source().hash}, keyArgs(own, guard)...)
 		if s == PlainQueueScript || s == PlainTenantsScript {
 			plain = append(plain, k.ClientID, k.WakePrefix())
 		}
@@ -124,13 +124,18 @@ func (k Keyspace) About(name string) CallPrefix {
 	return about
 }
 
-// keyArgs are the number of keys that a script gets, and the keys.
-func (k Keyspace) keyArgs(name string, keys []string) []any {
-	if k.Cluster {
-		keys = append(slices.Clip(keys), k.Key(name, absent))
+// guard is the key that each call gets behind the others: none, except in a cluster.
+func (k Keyspace) guard(name string) []string {
+	if !k.Cluster {
+		return nil
 	}
-	args := []any{len(keys)}
-	for _, key := range keys {
+	return []string{k.Key(name, absent)}
+}
+
+// keyArgs are the number of keys that a script gets, and the keys.
+func keyArgs(keys, guard []string) []any {
+	args := []any{len(keys) + len(guard)}
+	for _, key := range slices.Concat(keys, guard) {
 		args = append(args, key)
 	}
 	return args
@@ -164,7 +169,7 @@ func Caller(command []string) string {
 		return ""
 	}
 	n, err := strconv.Atoi(command[keyCount])
-	if err != nil || n < len(Kinds) || n > len(Kinds)+1 || len(command) <= firstKey+n { // a plain script gets fewer keys
+	if err != nil || n < len(Kinds) || n > len(Kinds)+1 || len(command) <= firstKey+n { // a plain script gets fewer keys, even with absent
 		return ""
 	}
 	return command[firstKey+n]
