@@ -12,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem/internal/failure"
+	"github.com/fairsem/fairsem/internal/goroutines"
+	"github.com/fairsem/fairsem/internal/primaries"
 	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/pubsub"
 	"github.com/fairsem/fairsem/internal/scan"
@@ -49,7 +51,7 @@ func (c *Client) ListAt(ctx context.Context, share float64) iter.Seq2[string, er
 	}
 }
 
-// walk calls found with each name until found returns false.
+// walk calls found with each name until found returns false. It reads the servers side by side, because one of them may be silent.
 func (c *Client) walk(ctx context.Context, share float64, found func(name string) bool) error {
 	switch {
 	case ctx == nil:
@@ -60,53 +62,84 @@ func (c *Client) walk(ctx context.Context, share float64, found func(name string
 	if err := cmp.Or(c.check(), ended(ctx)); err != nil {
 		return err
 	}
-	nodes, err := c.scans(ctx, share)
+	scans, err := c.scans(ctx, share)
 	if err != nil {
 		return err
 	}
-	silent, all := 0, len(nodes)
-	for len(nodes) > 0 {
-		page, more, failed := c.nextNames(ctx, nodes[0])
-		switch {
-		case failed != nil && (ctx.Err() != nil || !errors.Is(failed, ErrUnavailable)):
-			return failed
-		case failed != nil: // other primaries may answer
-			err = cmp.Or(err, failed)
-			silent++
-		}
-		for _, name := range page {
-			if !found(name) {
-				return nil
+	var readers sync.WaitGroup
+	defer readers.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	pages := make(chan pageOfNames)
+	for _, s := range scans {
+		readers.Go(func() { c.readNames(ctx, s, pages) })
+	}
+	silent := 0
+	for left := len(scans); left > 0; {
+		select {
+		case page := <-pages:
+			switch {
+			case page.err != nil && (ctx.Err() != nil || !errors.Is(page.err, ErrUnavailable)):
+				return page.err
+			case page.err != nil: // other primaries may answer
+				err = cmp.Or(err, page.err)
+				silent++
 			}
-		}
-		if !more {
-			nodes = nodes[1:]
+			for _, name := range page.names {
+				if !found(name) {
+					return nil
+				}
+			}
+			if page.last {
+				left--
+			}
+		case <-ctx.Done():
+			return ended(ctx)
 		}
 	}
-	if 0 < silent && silent < all {
-		return fmt.Errorf("%w; %w: %d of %d", err, failure.ErrIncomplete, silent, all)
+	if 0 < silent && silent < len(scans) {
+		return fmt.Errorf("%w; %w: %d of %d", err, failure.ErrIncomplete, silent, len(scans))
 	}
 	return err
 }
 
+// pageOfNames is what a page of a scan yields, or why it could not be read. No other page follows the last one.
+type pageOfNames struct {
+	names []string
+	err   error
+	last  bool
+}
+
+// readNames sends the names on a server, page after page, until ctx ends.
+func (c *Client) readNames(ctx context.Context, s *scan.Scan, pages chan<- pageOfNames) {
+	for more := true; more; {
+		var page pageOfNames
+		page.names, more, page.err = c.nextNames(ctx, s)
+		page.last = !more
+		select {
+		case pages <- page:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // scans returns a scan for each server that has keys of its own.
-func (c *Client) scans(ctx context.Context, share float64) ([]*scan.Scan, error) {
+func (c *Client) scans(ctx context.Context, share float64) (all []*scan.Scan, err error) {
 	cluster, ok := c.rdb.(pubsub.Cluster)
 	if !ok {
 		return []*scan.Scan{scan.New(c.rdb, share)}, nil
 	}
-	var mu sync.Mutex
-	var all []*scan.Scan
-	err := c.during(ctx, func() error {
-		return failure.Discreet(cluster.ForEachMaster(c.goroutines.Context, func(_ context.Context, node *redis.Client) error {
-			mu.Lock()
-			defer mu.Unlock()
-			all = append(all, scan.New(node, share))
-			return nil
-		}))
+	var nodes []*redis.Client
+	err = c.during(ctx, func() (err error) {
+		nodes, err = primaries.Of(c.goroutines.Context, cluster, func(query func()) { c.goroutines.Start(goroutines.Listings, query) })
+		return failure.Discreet(err)
 	})
 	if err != nil {
-		return nil, err // ForEachMaster may go on, and append to all
+		return nil, err // what runs may go on, and write to nodes
+	}
+	for _, node := range nodes {
+		all = append(all, scan.New(node, share))
 	}
 	return all, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"strconv"
@@ -120,6 +121,37 @@ func TestListInAClusterHasTheNamesOfThePrimariesThatAnswer(t *testing.T) {
 	for name, err := range c.List(t.Context()) {
 		require.ErrorIs(t, err, fairsem.ErrUnavailable, name)
 		assert.NotContains(t, err.Error(), "some primaries")
+	}
+}
+
+// go-redis waits for the paused primary for an hour, so a List that waits for it, too, hangs.
+func TestListInAClusterYieldsTheNamesOfOtherPrimariesBeforeASilentOneAnswers(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.NewCluster(t)
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Client().Options().Addrs, ReadTimeout: time.Hour})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	c, err := fairsem.New(rdb, fairsem.Options{TTL: time.Hour})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	others := make(map[string]bool)
+	for i := range 9 {
+		name := fmt.Sprintf("n%d", i)
+		require.NoError(t, c.Inspect(name).SetLimit(t.Context(), 1))
+		if owner, err := cluster.Owner("fairsem:{" + name + "}:meta"); assert.NoError(t, err) && owner != cluster.Nodes[0] {
+			others[name] = true
+		}
+	}
+	require.NoError(t, cluster.Nodes[0].Pause())
+	defer func() { require.NoError(t, cluster.Nodes[0].Resume()) }() // what waits for it ends before the client is closed
+	for range 5 {                                                    // go-redis may query the paused one first, or another
+		missing := maps.Clone(others)
+		for name, err := range c.List(t.Context()) {
+			require.NoError(t, err)
+			if delete(missing, name); len(missing) == 0 {
+				break
+			}
+		}
+		require.Empty(t, missing)
 	}
 }
 

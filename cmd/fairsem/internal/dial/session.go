@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/primaries"
 )
 
 // Session is a client of the library on a server.
@@ -60,30 +61,24 @@ func ping(ctx context.Context, client redis.UniversalClient) error {
 	if !ok {
 		return client.Ping(ctx).Err()
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	answered, failed := make(chan struct{}, 1), make(chan error, 1)
-	go func() { // ends with the time-outs of go-redis at the latest; not waited for once a primary has answered
-		failed <- cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-			err := node.Ping(ctx).Err()
-			if err == nil {
-				select {
-				case answered <- struct{}{}:
-				default:
-				}
-			}
-			return err
-		})
-	}()
-	select {
-	case <-answered:
-		return nil
-	case err := <-failed:
-		if len(answered) > 0 {
+	inBackground := func(query func()) { go query() } // ends with the time-outs of go-redis at the latest; not waited for
+	nodes, err := primaries.Of(ctx, cluster, inBackground)
+	if err != nil {
+		return err
+	}
+	answers := make(chan error, len(nodes))
+	for _, node := range nodes {
+		inBackground(func() { answers <- node.Ping(ctx).Err() })
+	}
+	var failed error
+	for range nodes {
+		err := <-answers
+		if err == nil {
 			return nil
 		}
-		return cmp.Or(err, errNoPrimary)
+		failed = cmp.Or(failed, err)
 	}
+	return cmp.Or(failed, errNoPrimary)
 }
 
 var errNoPrimary = errors.New("no primary of this cluster has any slots")

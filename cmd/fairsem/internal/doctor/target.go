@@ -6,12 +6,12 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
 	"github.com/fairsem/fairsem/internal/failure"
+	"github.com/fairsem/fairsem/internal/primaries"
 )
 
 // target is the server, or the servers, to be checked.
@@ -64,13 +64,10 @@ func (p *target) connect(ctx context.Context, answer error) (Finding, bool) {
 }
 
 func (p *target) primaries(ctx context.Context, cluster *redis.ClusterClient) error {
-	var mu sync.Mutex
-	err := cluster.ForEachMaster(ctx, func(_ context.Context, n *redis.Client) error {
-		mu.Lock()
-		defer mu.Unlock()
+	all, err := primaries.Of(ctx, cluster, func(query func()) { go query() }) // ends with the time-outs of go-redis; not waited for
+	for _, n := range all {
 		p.nodes = append(p.nodes, &node{rdb: n, addr: n.Options().Addr})
-		return nil
-	})
+	}
 	slices.SortFunc(p.nodes, func(a, b *node) int { return strings.Compare(a.addr, b.addr) })
 	return err
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem/internal/failure"
+	"github.com/fairsem/fairsem/internal/primaries"
 	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/scan"
 )
@@ -31,13 +33,18 @@ func OtherPrefixes(ctx context.Context, rdb redis.UniversalClient, own string) [
 	found := make(chan string)
 	go func() { // ends with ctx and the time-outs of go-redis; not waited for beyond ctx
 		defer close(found)
-		scanNode := func(ctx context.Context, node *redis.Client) error { return scanPrefixes(ctx, node, found) }
+		var nodes []*redis.Client // of a cluster that does not say: none
 		switch rdb := rdb.(type) {
 		case *redis.ClusterClient:
-			_ = rdb.ForEachMaster(ctx, scanNode) // the prefixes found by then are good
+			nodes, _ = primaries.Of(ctx, rdb, func(query func()) { go query() }) // as this one
 		case *redis.Client:
-			_ = scanNode(ctx, rdb) // as above
+			nodes = append(nodes, rdb)
 		}
+		var scans sync.WaitGroup
+		for _, node := range nodes {
+			scans.Go(func() { _ = scanPrefixes(ctx, node, found) }) // the prefixes found by then are good
+		}
+		scans.Wait()
 	}()
 	others := make(map[string]bool)
 	sorted := func() []string { return slices.Sorted(maps.Keys(others)) }
