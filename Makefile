@@ -139,7 +139,7 @@ release-check: ## a dry run of the next minor version, or of VERSION
 binaries: ## static binaries of the last commit for each system, with checksums: .bin/dist
 	cd release && go run . binaries -out "$(CURDIR)/.bin/dist"
 
-# One of the peers is written for node. The bench says so when it leaves it out, for want of node or of a registry.
+# One of the peers is written for node. The bench says so when it leaves it out, because node or a registry is missing.
 bench/node/node_modules: bench/node/package-lock.json
 	cd bench/node && { npm ci --ignore-scripts --no-audit --no-fund && touch node_modules || rm -rf node_modules; }
 

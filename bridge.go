@@ -31,17 +31,13 @@ func withoutMaxWait(limit any) any {
 		o.MaxWait = 0
 		return s.With(o)
 	}
-	switch l := limit.(type) { // nil is left to the call, which says so
+	switch l := limit.(type) { // package gate refuses nil and zero values
 	case *Semaphore:
-		if l != nil {
-			return without(l)
-		}
+		return without(l)
 	case *Mutex:
 		return newMutex(without(l.sem))
 	case *Limiter:
-		if l != nil {
-			return newLimiter(without(l.semaphore))
-		}
+		return newLimiter(without(l.semaphore))
 	}
 	return limit
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem/internal/bridge"
 )
@@ -18,11 +17,4 @@ func TestHandleWithoutMaxWaitKeepsItsOtherOptions(t *testing.T) {
 	assert.Equal(t, want, bridge.WithoutMaxWait(s.With(o)).(*Semaphore).opts)
 	assert.Equal(t, want, bridge.WithoutMaxWait(newMutex(s).With(o)).(*Mutex).sem.opts)
 	assert.Equal(t, want, bridge.WithoutMaxWait(newLimiter(s).With(o)).(*Limiter).semaphore.opts)
-}
-
-func TestHandleWithoutMaxWaitOfNilFailsInItsCalls(t *testing.T) {
-	t.Parallel()
-	_, err := bridge.WithoutMaxWait((*Semaphore)(nil)).(*Semaphore).Acquire(background, 1)
-	require.ErrorIs(t, err, ErrInvalid)
-	require.ErrorIs(t, bridge.WithoutMaxWait((*Limiter)(nil)).(*Limiter).Wait(background, 1), ErrInvalid)
 }

@@ -22,16 +22,16 @@ func (m *metrics) observe(event fairsem.Event) {
 	case fairsem.WaitStartedEvent:
 		m.waiting.Add(1)
 	case fairsem.PositionLostEvent:
-		m.leaveLine(e.Queued)
+		m.leaveQueue(e.Queued)
 	case fairsem.GrantedEvent:
-		m.leaveLine(e.Queued)
+		m.leaveQueue(e.Queued)
 		m.holding.Add(1)
 		m.granted.Add(1)
 		m.waited.Add(int64(e.Waited))
 	case fairsem.AllowedEvent:
-		m.leaveLine(e.Queued)
+		m.leaveQueue(e.Queued)
 	case fairsem.NotAcquiredEvent:
-		m.leaveLine(e.Queued)
+		m.leaveQueue(e.Queued)
 		if errors.Is(e.Err, fairsem.ErrNotAcquired) {
 			m.refused.Add(1)
 		}
@@ -43,7 +43,7 @@ func (m *metrics) observe(event fairsem.Event) {
 	}
 }
 
-func (m *metrics) leaveLine(queued bool) {
+func (m *metrics) leaveQueue(queued bool) {
 	if queued {
 		m.waiting.Add(-1)
 	}

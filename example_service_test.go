@@ -132,8 +132,8 @@ func ExampleSemaphore_With_maxWait() {
 
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // for the work
 	defer cancel()
-	patient := reports.With(fairsem.CallOptions{MaxWait: 10 * time.Millisecond}) // for the wait
-	err = patient.Do(ctx, 1, func(context.Context) error {
+	bounded := reports.With(fairsem.CallOptions{MaxWait: 10 * time.Millisecond}) // for the wait
+	err = bounded.Do(ctx, 1, func(context.Context) error {
 		fmt.Println("at work") // not in this example
 		return nil
 	})

@@ -46,7 +46,12 @@ func (c *Client) Limiter(name string, limit int64, per time.Duration) (*Limiter,
 
 // With returns a handle on the same limiter whose calls have these options instead of those of l. The TTL is that of the
 // position in the queue. NoRefresh is for permits; with it calls return [ErrInvalid].
-func (l *Limiter) With(o CallOptions) *Limiter { return newLimiter(l.semaphore.With(o)) }
+func (l *Limiter) With(o CallOptions) *Limiter {
+	if l == nil {
+		return new(Limiter)
+	}
+	return newLimiter(l.semaphore.With(o))
+}
 
 // Declared returns the declaration that l makes with its first operation: the limit and the length of the window. Status has the limit in
 // force.

@@ -142,7 +142,7 @@ type CallOptions struct {
 	TTL time.Duration
 
 	// NoRefresh leaves the permit without renewals, so that it ends when nine tenths of TTL are over. Redis grants the units again
-	// after a TTL. Without renewals nobody asks about the permit either, unless a connection breaks.
+	// after a TTL. Without renewals no query is sent about the permit either, unless a connection breaks.
 	NoRefresh bool
 
 	// Tenant is on whose account the units are: a customer, a queue, a user. Tenants share the limit fairly, however many calls

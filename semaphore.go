@@ -26,8 +26,8 @@ func (s *Semaphore) options() *CallOptions { return cmp.Or(s.opts, &noOptions) }
 //
 // The limit belongs to the semaphore: the declaration that this client makes with its first operation replaces those
 // that other clients made before, and stays until a later client declares another limit. A client that goes back to a limit which it has
-// used before declares nothing. Once it has used 32,768 limits of names, any new one can be taken for such a limit. A lower limit revokes
-// no permit; no new permit is granted until enough units are released.
+// used before declares nothing. Once it has used more than 16,384 limits of names, any new one can be taken for such a limit. A lower limit
+// revokes no permit; no new permit is granted until enough units are released.
 //
 // The error is [ErrInvalid].
 func (c *Client) Semaphore(name string, limit int64) (*Semaphore, error) {

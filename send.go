@@ -66,7 +66,7 @@ func mostInFull(tickets []*ticket) int {
 	return protocol.MaxIDs
 }
 
-// renewsManyLocked reports whether the plain script that renews many permits and waiters at once may do. Where nobody waits, the full one is
+// renewsManyLocked reports whether the plain script that renews many permits and waiters at once may do. Where no call waits, the full one is
 // faster.
 func (v *nameState) renewsManyLocked(k requestKey) bool {
 	return k.script == protocol.RefreshScript && !k.inFull && v.waiters > 0 && k.lease > 0 && k.spec.Window == 0 && v.epoch != 0 && v.fastPath.renewsMany()

@@ -44,7 +44,7 @@ type situation struct {
 	// Of a failure.
 	final    bool // trying again cannot help
 	carried  bool // it was released by a call that had to acquire, too
-	executed bool // Redis has executed it without confirming that, or may have executed an earlier copy of it, and nobody has its permit
+	executed bool // Redis has executed it without confirming that, or may have executed an earlier copy of it, and no caller has its permit
 
 	// Of the ticket.
 	busy         bool // an operation is queued or in flight

@@ -37,7 +37,7 @@
 //	Redis does not answer      10 s
 //	the Client is closed       1 s
 //
-// and up to a quarter more, so that not all come back at once. asynq looks every Config.DelayedTaskCheckInterval, 5 s, and stores whole
+// and up to a quarter more, so that not all come back at once. asynq polls every Config.DelayedTaskCheckInterval, 5 s, and stores whole
 // seconds. A task whose Deadline comes before that is a failure then, and its handler is not called. A weight that exceeds the limit, and a
 // mistake of the program such as an error of LimitOf, are failures.
 //

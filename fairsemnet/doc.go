@@ -5,7 +5,7 @@
 //	dialer := &fairsemnet.Dialer{Semaphore: connections}
 //	config.DialFunc = dialer.DialContext // of pgx and MySQL; go-redis and net/http have such a field, too
 //
-// TLS is the matter of who calls the Dialer, and goes on top. Only go-redis leaves it to a Dialer that is set: there, [Options.Dial] has
+// The caller of the Dialer adds TLS on top. Only go-redis leaves it to a Dialer that is set: there, [Options.Dial] has
 // to be that of a [crypto/tls.Dialer] with its TLSConfig, or passwords are sent without TLS.
 //
 // # What is promised
@@ -22,7 +22,7 @@
 // The wait for a unit ends with the context of the dial, and with the CallOptions of the semaphore. There is no goroutine for a
 // connection, except while its permit is being released.
 //
-// The dial of an http.Transport does not end with its request, whose place in the queue would be one more for each request that has
+// The dial of an http.Transport does not end with its request, whose position in the queue would be one more for each request that has
 // timed out. There, set [fairsem.CallOptions].MaxWait of the Semaphore, and MaxConnsPerHost.
 //
 // # When Redis does not answer

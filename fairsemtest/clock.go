@@ -39,7 +39,7 @@ func (s *Server) Advance(d time.Duration) {
 // now is called with mu held, and so are the functions below.
 func (s *Server) now() time.Time { return time.Now().Add(s.ahead) }
 
-// isRate reports whether a name is that of a Limiter, of which nobody holds a permit.
+// isRate reports whether a name is that of a Limiter, which has no permits.
 func (s *Server) isRate(sem semaphore) bool {
 	return strings.Contains(s.redis.HGet(sem.key(protocol.Meta), protocol.MetaDeclared), "/")
 }

@@ -46,7 +46,7 @@ func (s *Server) Up() {
 // been silent for too long. Their permits, also those with NoRefresh, end with [fairsem.ErrLost] and, because of how it
 // is done, [fairsem.ErrEvicted], within a millisecond or so. A Release before the client is notified counts. The waiters
 // are granted the units, maybe a moment before the holders are notified: a loss in its proper order takes a bubble and
-// [Server.Kill]. If there is no holder the test fails; nobody holds a permit of a Limiter.
+// [Server.Kill]. If there is no holder the test fails; a Limiter has no permits.
 func (s *Server) Expire(name string) {
 	s.tb.Helper()
 	s.mu.Lock()

@@ -42,7 +42,7 @@ if state_lost then
   if latest > 0 then redis.call("HSET", meta, "granted_in", text(latest) .. " " .. text(up_to)) end
   if granted then redis.call("HSET", meta, "earlier", granted) end
 end
--- Once one permit has all of several units, whoever had some of them before and is not there has been replaced.
+-- Once one permit has all of several units, a holder that had some of them before and is not there has been replaced.
 if granted_count > 0 and window == 0 and holders == 1 and extra_weight > 0 and extra_weight + 1 == limit then
   redis.call("HSET", meta, "all_in", redis.call("ZRANGE", owner, 0, 0, "WITHSCORES")[2])
 end

@@ -1,4 +1,4 @@
--- plain_account.lua: what a tenant has, as accounts.lua stores it, for the plain scripts of names that tenants share while nobody waits. They
+-- plain_account.lua: what a tenant has, as accounts.lua stores it, for the plain scripts of names that tenants share while no call waits. They
 -- decline unless all ids of the call are of that tenant, and all is counted.
 --
 -- needs:    first_id, read_plain, tenant_of, tenants

@@ -25,11 +25,11 @@ local limit_form = "^(%d+)%+?$"
 -- include plain.lua
 -- include plain_ids.lua
 
--- The fairness rule: units go to the head of the queue, and to new ids when nobody is left in it.
+-- The fairness rule: units go to the head of the queue, and to new ids when no waiter is left in it.
 local available = math.max(0, limit - holders + released)
 local promoted = math.min(available, waiters)
 local remaining = waiters - promoted
-local held = math.min(available - promoted, count) -- 0 if anybody remains
+local held = math.min(available - promoted, count) -- 0 if any waiter remains
 local waits = {}
 for i = held + 1, count do waits[i] = true end
 

@@ -80,7 +80,7 @@ local second_passed = micros - (recorded_at or 0) >= SECOND
 local paced = second_passed and remaining + queued > 0 and (promoted + held > 0 or not had_queue)
 if paced then record_pace() end
 
--- The "+" goes when nobody has waited for a while: where waiters come and go, that would be two more writes for each.
+-- The "+" goes when no call has waited for a while: where waiters come and go, that would be two more writes for each.
 if may_wait and second_passed and waiters + queued == 0 then
   may_wait = type(redis.pcall("HSET", meta, "plain", string.sub(plain_flag, 1, -2))) ~= "number"
 end

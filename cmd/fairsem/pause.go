@@ -35,8 +35,9 @@ limit. To end the pause with another limit, use fairsem resize.
 
 Exit code: 0 if it is paused now; 1 if the answer was no, if the pause was ended
 before --wait was over, or if Redis does not know NAME, which may be a typo (--new
-pauses it all the same); 2 for a wrong command line; 75 if permits were still held when --wait was over, and it stays paused; 125 if
-the server did not answer, which can be after the pause; 128+n if signal n stopped it, which ends no pause.`,
+pauses it all the same); 2 for a wrong command line; 75 if permits were still held
+when --wait was over, and it stays paused; 125 if the server did not answer, which can
+be after the pause; 128+n if signal n stopped it, which ends no pause.`,
 		Example: `  fairsem pause staging
   fairsem pause staging --yes --wait=10m && ./migrate; fairsem resume staging --yes`,
 		Args:              o.nameOnly,

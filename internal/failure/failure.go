@@ -140,7 +140,7 @@ func Transient(err error) bool {
 		"TRYAGAIN", "max number of clients reached", "OOM", "NOREPLICAS", "BUSY", "MISCONF", "NOSCRIPT", "MOVED", "ASK")
 }
 
-// notServing reports whether err is the reply of a server that takes no writes of anybody for now.
+// notServing reports whether err is the reply of a server that takes no writes for now.
 func notServing(err error) bool {
 	return beginsAny(err, "LOADING", "READONLY", "CLUSTERDOWN", "MASTERDOWN")
 }

@@ -23,7 +23,7 @@ type Census struct {
 
 const maxListed = 5000 // more holders, waiters or tenants are not counted
 
-// Take asks Redis, for a pool that has the permit with that id. If no call waits, it lists nobody, and where the name is
+// Take asks Redis, for a pool that has the permit with that id. If no call waits, it lists none, and none where the name is
 // paused: no call gets released units then.
 //
 // A released unit helps no waiter whose tenant is at its own limit, unless that tenant released it. So where that of the pool is at its

@@ -26,7 +26,7 @@ type excess struct {
 // first release a process counts as one that makes room.
 func (r *record) partOf(me string, c Census) int64 {
 	timeout := 2 * c.Pause()
-	if c.At.Sub(r.at) > 2*timeout { // meanwhile nobody had to make room; a check may be late
+	if c.At.Sub(r.at) > 2*timeout { // meanwhile no process had to make room; a check may be late
 		r.over = nil
 	}
 	limit, all, over := c.Limit, maps.Clone(c.All), make(map[string]excess)

@@ -51,7 +51,11 @@ func Lost(err error) string {
 }
 
 // Grants returns the results of Granted for known values.
-func Grants() []string { return []string{"at_once", "message", "reply", "refresh"} }
+func Grants() []string {
+	return []string{
+		Granted(fairsem.GrantedAtOnce), Granted(fairsem.GrantedByMessage), Granted(fairsem.GrantedByReply), Granted(fairsem.GrantedByRefresh),
+	}
+}
 
 // Granted says how a process learned of a grant.
 func Granted(by fairsem.GrantedBy) string {

@@ -52,7 +52,7 @@ type Fallback interface{ Full() protocol.Call }
 // Response is the answer to a command. A command that has a result of its own has only the error here.
 type Response struct {
 	Numbers []int64 // reply of a script
-	List    []any   // reply of the script that pages
+	List    []any   // reply of a script that lists
 	Err     error
 
 	sentAgain bool // in another form: this is no response

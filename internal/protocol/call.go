@@ -116,7 +116,7 @@ func (k Keyspace) About(name string) CallPrefix {
 			own = append(own, keys[i])
 		}
 		plain := append([]any{"evalsha", s.source().hash}, keyArgs(own, guard)...)
-		if s == PlainQueueScript || s == PlainTenantsScript {
+		if slices.Contains(s.Arguments, "caller") {
 			plain = append(plain, k.ClientID, k.WakePrefix())
 		}
 		about.plain = append(about.plain, plain)

@@ -70,7 +70,7 @@ const (
 	WeightExtra = "extra" // units held beyond one per holder
 )
 
-// MetaFields are the fields of the key Meta besides MetaLayout.
+// MetaFields are the fields of the key Meta besides MetaLayout, for tests.
 var MetaFields = []string{
 	MetaDeclared, MetaSince, MetaPinned, MetaUntil, MetaEpoch, MetaFirst, MetaGraceUntil, MetaServer, MetaGranted, MetaEarlier, MetaGrantedIn, MetaAllIn,
 	MetaHighest, MetaRestored,

@@ -12,10 +12,10 @@ type Plain int64
 // Values of Plain: the part of a reply that describes the name.
 const (
 	NotPlain                Plain = iota
-	PlainWithoutQueue             // nobody waits: PlainAcquireScript and PlainReleaseScript
+	PlainWithoutQueue             // no call waits: PlainAcquireScript and PlainReleaseScript
 	PlainWithQueue                // PlainQueueScript
-	PlainWithNumbers              // nobody waits, and permits have numbers: PlainNumbersAcquireScript and PlainNumbersReleaseScript
-	PlainWithTenants              // nobody waits, and tenants share the name: for one of them PlainTenantsAcquireScript and PlainTenantsReleaseScript
+	PlainWithNumbers              // no call waits, and permits have numbers: PlainNumbersAcquireScript and PlainNumbersReleaseScript
+	PlainWithTenants              // no call waits, and tenants share the name: for one of them PlainTenantsAcquireScript and PlainTenantsReleaseScript
 	PlainWithTenantsInQueue       // PlainTenantsScript
 )
 
@@ -76,7 +76,7 @@ func PlainTenants[E Entry](s CallPrefix, k Known, p AcquireParams, declared []Te
 	return c
 }
 
-// PlainTenantsAcquire is PlainAcquire on a name that tenants share, where nobody waits, for entries of one tenant.
+// PlainTenantsAcquire is PlainAcquire on a name that tenants share, where no call waits, for entries of one tenant.
 // It may declare that tenant.
 func PlainTenantsAcquire[E Entry](s CallPrefix, k Known, ttl time.Duration, declared []TenantSpec, entries, released []E) Call {
 	c := s.plainCall(PlainTenantsAcquireScript, 5+4*len(declared)+len(entries)+len(released))

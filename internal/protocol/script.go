@@ -31,7 +31,7 @@ func newSource(text []byte) source {
 	return source{hash, []byte(hash), text}
 }
 
-// Hash is that by which Redis caches the script.
+// Hash is that by which Redis caches the script. Only tests need it: calls have it.
 func (s *Script) Hash() string { return s.source().hash.(string) }
 
 // Text is the script itself.

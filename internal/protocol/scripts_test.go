@@ -2153,7 +2153,17 @@ func TestFieldsAndLayoutAreTheSameInLuaAndGo(t *testing.T) {
 	slices.Sort(inLua[Meta])
 	assert.Equal(t, inGo, slices.Compact(inLua[Meta]))
 	assert.Equal(t, []string{WeightExtra}, slices.Compact(inLua[Weight]))
-	assert.Contains(t, all, fmt.Sprintf("\nlocal LAYOUT = %d ", Layout))
+	for constant, value := range map[string]string{
+		"LAYOUT": strconv.Itoa(Layout), "BOUND": strconv.Itoa(MaxIDs), "STEP": strconv.Itoa(MaxIDsOfTenants), "MOST": strconv.Itoa(MaxNumbers),
+		"MAX_WAIT": "2 ^ 43",
+	} {
+		inLua := regexp.MustCompile(`(?m)^ *local `+constant+` = ([^-\n]*)`).FindAllStringSubmatch(all, -1)
+		require.NotEmpty(t, inLua, constant)
+		for _, one := range inLua {
+			assert.Equal(t, value, strings.TrimSpace(one[1]), constant)
+		}
+	}
+	assert.EqualValues(t, 1<<43, MaxWait, "MAX_WAIT")
 
 	_, header, found := strings.Cut(sources(t)["semaphore.lua"], "--         6 meta     hash    ")
 	require.True(t, found)

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// MaxWake is the most bytes in a wake message: the grants of one call, of three numbers each, the numbers of their units, and a key.
-const MaxWake = 2*MaxIDs*3*20 + 17*(8*MaxIDs+MaxNumbers) + 1024 + MaxName
+// maxWake is the most bytes in a wake message: the grants of one call, of three numbers each, the numbers of their units, and a key.
+const maxWake = 2*MaxIDs*3*20 + 17*(8*MaxIDs+MaxNumbers) + 1024 + MaxName
 
 // ParseWake parses a wake message: "seq:position:token,seq:position:token,... epoch ownerkey". Behind a token come ":" and the numbers
 // of the units, with "." between them, if they have any. A message that is longer than any of ours is forged, and is not parsed:
 // it could have any size.
 func (k Keyspace) ParseWake(payload string) (name string, epoch int64, grants []Grant, ok bool) {
-	if len(payload) > MaxWake+len(k.Prefix) {
+	if len(payload) > maxWake+len(k.Prefix) {
 		return "", 0, nil, false
 	}
 	list, rest, _ := strings.Cut(payload, " ")

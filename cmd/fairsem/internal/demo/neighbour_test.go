@@ -48,14 +48,14 @@ func TestEachPromiseToTenantsCanBeBroken(t *testing.T) {
 	assert.Empty(t, brokenPromises(past(fair...), 0))
 	assert.Equal(t, []string{"with tenants: nothing is left"}, brokenPromises(past(fair...), 1))
 	assert.True(t, past(fair...).hasEvidence())
-	assert.Contains(t, brokenPromises(past(), 0), "with tenants: next is who holds least", "without a job there is no evidence")
+	assert.Contains(t, brokenPromises(past(), 0), "with tenants: next is the tenant that holds least", "without a job there is no evidence")
 	assert.False(t, past().hasEvidence())
 
 	over := append(slices.Clone(fair), grantOf(noisy, "n:5", 6, 1, 0, 12, 50))
 	assert.Contains(t, brokenPromises(past(over...), 0), "with tenants: at most 3 units in use")
 
 	alone := past(fair[:3]...)
-	assert.Contains(t, brokenPromises(alone, 0), "with tenants: next is who holds least", "nobody waits")
+	assert.Contains(t, brokenPromises(alone, 0), "with tenants: next is the tenant that holds least", "nobody waits")
 	assert.False(t, alone.hasEvidence())
 	late := past(fair...)
 	late.see(20, []fairsem.Ticket{{ID: "q:1"}}) // n:3 had been released by then
@@ -64,13 +64,13 @@ func TestEachPromiseToTenantsCanBeBroken(t *testing.T) {
 	// First come, first served, as without tenants: n:4 was in the queue before q:1, and was seen there after that.
 	swapped := past(slices.Concat(fair[:3], []history.Grant{grantOf(noisy, "n:4", 4, 5, 6, 11, 30), grantOf(quiet, "q:1", 5, 7, 8, 32, 50)})...)
 	swapped.see(9, []fairsem.Ticket{{ID: "n:4"}})
-	assert.Equal(t, []string{"with tenants: next is who holds least"}, brokenPromises(swapped, 0))
+	assert.Equal(t, []string{"with tenants: next is the tenant that holds least"}, brokenPromises(swapped, 0))
 
 	unfair := []history.Grant{
 		grantOf(noisy, "n:1", 1, 1, 0, 2, 90), grantOf(noisy, "n:2", 2, 1, 0, 3, 90), grantOf(noisy, "n:3", 3, 1, 0, 4, 20),
 		grantOf(noisy, "n:4", 4, 21, 0, 22, 60), grantOf(quiet, "q:1", 5, 5, 6, 61, 70),
 	}
-	assert.Contains(t, brokenPromises(past(unfair...), 0), "with tenants: next is who holds least")
+	assert.Contains(t, brokenPromises(past(unfair...), 0), "with tenants: next is the tenant that holds least")
 }
 
 func TestBothSidesAreBesideEachOtherOrBelow(t *testing.T) {

@@ -72,7 +72,7 @@ func (s *side) judge(left int64) []verdict {
 	if s.shared {
 		unfair, withheld, contests := history.Unfair(grants), history.Withheld(grants, Limit), history.Contested(grants)
 		all = append(all,
-			newVerdict(s.title+": next is who holds least",
+			newVerdict(s.title+": next is the tenant that holds least",
 				fmt.Sprintf("%d of %d grants otherwise", grantsOf(unfair), contests), len(unfair) == 0 && contests > 0, unfair...),
 			newVerdict(s.title+": no unit stays free",
 				fmt.Sprintf("%d of %d grants too late", grantsOf(withheld), contests), len(withheld) == 0 && contests > 0, withheld...))
