@@ -234,7 +234,8 @@ func (c *Client) withdraw(ctx context.Context) {
 // Close releases every permit, removes every waiter, and ends every goroutine of the Client. Waiting calls and later calls return
 // [ErrClosed]. Contexts of permits end with [ErrReleased]. The go-redis client stays open.
 //
-// The error is [ErrUnavailable] if Redis has not confirmed all releases within 5 s; the remaining units are free when their leases end.
+// The error is [ErrUnavailable] if Redis has not confirmed all releases within 5 s, or before their leases ended; the remaining units are
+// free when these end.
 // Releases that have failed before do not count. Close then waits for up to 5 s more for all calls of go-redis to return. If one has
 // not, because Redis is silent and the ReadTimeout of all its tries is longer, or disabled, the error is ErrUnavailable, too, and names
 // the tasks that still run; they end when go-redis returns. A function given to [Weighted.OnLost] that has not returned is an error
@@ -264,7 +265,7 @@ func (c *Client) Close() error {
 }
 
 // releaseAll releases all tickets, deletes the label, and waits until Redis has confirmed it.
-func (c *Client) releaseAll(states []*nameState) error {
+func (c *Client) releaseAll(states []*nameState) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
 	var tickets []*ticket
@@ -282,10 +283,10 @@ func (c *Client) releaseAll(states []*nameState) error {
 		}
 	}
 	if missing > 0 {
-		return fmt.Errorf("%w: close: %d permits or positions in the queue were not released and expire within their TTL, what a Limiter was granted with its window", ErrUnavailable, missing)
+		err = fmt.Errorf("%w: close: %d permits or positions in the queue were not released and expire within their TTL, what a Limiter was granted with its window", ErrUnavailable, missing)
 	}
 	c.withdraw(ctx)
-	return nil
+	return err
 }
 
 // hanging returns an error if some work did not end in time: ErrUnavailable, unless it is only that of the user.

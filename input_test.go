@@ -468,14 +468,16 @@ func TestNilAndZeroHandlesAreRefusedAndDoNotCrash(t *testing.T) {
 			f()
 		}()
 	}
-	_, err := new(fairsem.Limiter).Allow(t.Context(), 1)
-	require.ErrorIs(t, err, fairsem.ErrInvalid)
-	for _, o := range []fairsem.CallOptions{{}, {NoRefresh: true}, {Tenant: "a"}} { // a Limiter refuses NoRefresh by name
-		require.ErrorIs(t, new(fairsem.Limiter).With(o).Wait(t.Context(), 1), fairsem.ErrInvalid)
-		_, err := new(fairsem.Limiter).With(o).Status(t.Context())
+	for _, l := range []*fairsem.Limiter{nil, {}} {
+		_, err := l.Allow(t.Context(), 1)
 		require.ErrorIs(t, err, fairsem.ErrInvalid)
+		for _, o := range []fairsem.CallOptions{{}, {NoRefresh: true}, {Tenant: "a"}} { // a Limiter refuses NoRefresh by name
+			require.ErrorIs(t, l.With(o).Wait(t.Context(), 1), fairsem.ErrInvalid)
+			_, err := l.With(o).Status(t.Context())
+			require.ErrorIs(t, err, fairsem.ErrInvalid)
+		}
+		require.ErrorIs(t, l.Wait(t.Context(), 1), fairsem.ErrInvalid)
 	}
-	require.ErrorIs(t, new(fairsem.Limiter).Wait(t.Context(), 1), fairsem.ErrInvalid)
 	for _, w := range []*fairsem.Weighted{nil, {}} {
 		require.ErrorIs(t, w.With(fairsem.CallOptions{}).Acquire(t.Context(), 1), fairsem.ErrInvalid)
 		require.ErrorIs(t, w.Acquire(t.Context(), 1), fairsem.ErrInvalid)
@@ -502,7 +504,7 @@ func TestNilAndZeroHandlesAreRefusedAndDoNotCrash(t *testing.T) {
 		require.ErrorIs(t, err, fairsem.ErrInvalid)
 	}
 	require.ErrorIs(t, rw.RDo(t.Context(), nothing), fairsem.ErrInvalid)
-	_, err = rw.RLock(t.Context())
+	_, err := rw.RLock(t.Context())
 	require.ErrorIs(t, err, fairsem.ErrInvalid)
 	_, err = rw.TryRLock(t.Context())
 	require.ErrorIs(t, err, fairsem.ErrInvalid)

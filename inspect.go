@@ -24,10 +24,10 @@ type Status struct {
 	Used       int64         // units held
 	Holders    int64         // permits held
 	Waiting    int64         // waiters
-	OldestWait time.Duration // how long the head of the queue has waited; 0: no queue
-	NextExpiry time.Duration // until the next lease ends unless it is renewed; 0: none
+	OldestWait time.Duration // how long the head of the queue has waited, and its head start; 0: no queue
+	NextExpiry time.Duration // until the next lease of a holder or a waiter ends unless it is renewed; 0: none
 	Window     time.Duration // after which a grant of a Limiter expires; 0: not a Limiter
-	Exists     bool          // in use, or was within the last half minute or so, or has a limit set by hand
+	Exists     bool          // in use, or was lately, see List, or has a limit set by hand
 	Granted    int64         // permits and calls granted since the name exists
 	Expired    int64         // permits since then whose lease ended before their release; none for a Limiter
 	Pace       float64       // recent grants per second while calls wait; 0: no queue, or no grant since it formed
@@ -192,7 +192,7 @@ type Tenant struct {
 	Used       int64         // units held
 	Holders    int64         // permits held
 	Waiting    int64         // waiters
-	OldestWait time.Duration // how long its first waiter has waited; 0: it has none
+	OldestWait time.Duration // how long its first waiter has waited, and its head start; 0: it has none
 }
 
 // Tenants yields the tenants that hold permits or wait, each once, in no particular order. It reads page by page: each page is of

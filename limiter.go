@@ -28,7 +28,7 @@ type Decision struct {
 // to milliseconds and may be up to 31 days. Names and limits are as for [Client.Semaphore]; a window is declared together
 // with its limit. A grant counts for the window that was in force when it was granted: a longer one that is declared later may
 // once have too many units, and in a shorter one old grants still count for as long as before. Calls fail while the name is in use
-// by a semaphore, and for a window and some 20 s after that.
+// by a semaphore, and for as long after that as [Client.List] yields it.
 //
 // State that Redis loses is not restored: after a loss, a window longer than [Options.Grace] may once have up to limit units too
 // many. The error is [ErrInvalid].

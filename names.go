@@ -22,8 +22,9 @@ import (
 // listShare is how much of a server's time List takes.
 const listShare = 0.1
 
-// List yields the names that are in use, or were within about the last half minute, and the names whose limit was set by
-// hand. It yields each name once, in no particular order, as soon as it is found. It scans all keys of the server, or of
+// List yields the names that are in use, or were lately, and the names whose limit was set by hand. A name is there for up to 40 s after
+// its last use, or if that is longer, for the TTL of the last call and 20 s. It yields each name once, in no particular order, as soon as it
+// is found. It scans all keys of the server, or of
 // every primary of a cluster, and takes at most a tenth of a server's time. With millions of keys, of any program, a scan
 // takes minutes; to stop early, break out of the loop or end ctx. An error comes last, with an empty name: those of
 // [Client.Ping], and [ErrUnavailable], too, if Redis has not answered for a TTL. In a cluster the names of the primaries that
@@ -70,31 +71,28 @@ func (c *Client) walk(ctx context.Context, share float64, found func(name string
 	defer readers.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	pages := make(chan pageOfNames)
+	pages, enough := make(chan pageOfNames), make(chan struct{})
+	defer close(enough)
 	for _, s := range scans {
-		readers.Go(func() { c.readNames(ctx, s, pages) })
+		readers.Go(func() { c.readNames(ctx, s, pages, enough) })
 	}
 	silent := 0
 	for left := len(scans); left > 0; {
-		select {
-		case page := <-pages:
-			switch {
-			case page.err != nil && (ctx.Err() != nil || !errors.Is(page.err, ErrUnavailable)):
-				return page.err
-			case page.err != nil: // other primaries may answer
-				err = cmp.Or(err, page.err)
-				silent++
+		page := <-pages
+		switch {
+		case page.err != nil && (ctx.Err() != nil || !errors.Is(page.err, ErrUnavailable)):
+			return page.err
+		case page.err != nil: // other primaries may answer
+			err = cmp.Or(err, page.err)
+			silent++
+		}
+		for _, name := range page.names {
+			if !found(name) {
+				return nil
 			}
-			for _, name := range page.names {
-				if !found(name) {
-					return nil
-				}
-			}
-			if page.last {
-				left--
-			}
-		case <-ctx.Done():
-			return ended(ctx)
+		}
+		if page.last {
+			left--
 		}
 	}
 	if 0 < silent && silent < len(scans) {
@@ -110,15 +108,15 @@ type pageOfNames struct {
 	last  bool
 }
 
-// readNames sends the names on a server, page after page, until ctx ends.
-func (c *Client) readNames(ctx context.Context, s *scan.Scan, pages chan<- pageOfNames) {
+// readNames sends the names on a server, page after page, until no more are wanted. The end of ctx is an error like others.
+func (c *Client) readNames(ctx context.Context, s *scan.Scan, pages chan<- pageOfNames, enough <-chan struct{}) {
 	for more := true; more; {
 		var page pageOfNames
 		page.names, more, page.err = c.nextNames(ctx, s)
 		page.last = !more
 		select {
 		case pages <- page:
-		case <-ctx.Done():
+		case <-enough:
 			return
 		}
 	}

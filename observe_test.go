@@ -71,11 +71,18 @@ func (d *diary) kinds(ids ...string) (all []string) {
 	return all
 }
 
-// kindsOfPermits leaves out what a slow machine adds: calls and subscriptions that fail meanwhile.
-func (d *diary) kindsOfPermits() []string {
-	return slices.DeleteFunc(d.kinds(), func(kind string) bool {
-		return slices.Contains([]string{"CallFailed", "Disconnected", "Reconnected", "Unreturned"}, kind)
+// ofPermits leaves out what a slow machine adds: calls and subscriptions that fail meanwhile.
+func (d *diary) ofPermits() []fairsem.Event {
+	return slices.DeleteFunc(d.events(), func(ev fairsem.Event) bool {
+		return slices.Contains([]string{"CallFailed", "Disconnected", "Reconnected", "Unreturned"}, kind(ev))
 	})
+}
+
+func (d *diary) kindsOfPermits() (all []string) {
+	for _, ev := range d.ofPermits() {
+		all = append(all, kind(ev))
+	}
+	return all
 }
 
 // kind returns the name of the type of an event, without the common parts.
@@ -102,11 +109,11 @@ func (w *world) observed(rdb redis.UniversalClient) (*fairsem.Client, *diary) {
 	return w.clientOn(rdb, fairsem.Options{TTL: w.ttl, Observer: d.note}), d
 }
 
-// finish closes the client and returns the diary: Close reports all events before it returns.
+// finish closes the client and returns the events of its permits: Close reports all of them before it returns.
 func (w *world) finish(c *fairsem.Client, d *diary) []fairsem.Event {
 	w.t.Helper()
 	require.NoError(w.t, c.Close())
-	return d.events()
+	return d.ofPermits()
 }
 
 // finishAfterAnOutage is finish where Redis may answer again too late for what Close waits for.

@@ -784,6 +784,31 @@ func TestLabelIsDeletedOnlyAfterItWasSet(t *testing.T) {
 	})
 }
 
+// The label was left for three of the longest TTLs in use.
+func TestCloseDeletesTheLabelThoughReleasesWereNotConfirmed(t *testing.T) {
+	onWire(t, time.Second, func(t *testing.T, c *Client, w *wire) {
+		c.labelDue.Store(0)
+		c.announce(time.Now(), time.Hour)
+		w.carries("set").end <- nil
+		a := asks(c, "a", 1, CallOptions{})[0]
+		w.carries("acquire a: 1").grantAll(10)
+		require.NoError(t, a.await(background, time.Time{}))
+		closed := make(chan error, 1)
+		go func() { closed <- c.releaseAll(c.everyState()) }() // which Close waits for; ends below
+		w.carries("release a: 1")
+		time.Sleep(2 * time.Second) // the lease is over
+		last := w.next()
+		for ; last != nil && !slices.Equal(last.contents(), []string{"del"}); last = w.next() { // meanwhile both are tried again
+			if slices.Equal(last.contents(), []string{"set"}) {
+				last.end <- nil
+			}
+		}
+		require.NotNil(t, last, "the label is left")
+		last.end <- nil
+		require.ErrorIs(t, <-closed, ErrUnavailable)
+	})
+}
+
 // Guards against a deferred Release that delays a handler for a whole TTL.
 func TestReleaseWaitsForASecondAndContinuesInTheBackground(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {

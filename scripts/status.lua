@@ -6,7 +6,7 @@
 -- Results: limit, declared, pinned (1 or 0), holders, waiters and units held, including expired ones;
 --         the expired entries, and how many of these this call has counted: entries, holders, units of these, and
 --         waiters; us since the first waiter arrived that is not expired (-1: none was found), ms until the nearest
---         deadline (-1: none), ms after which a grant of a rate expires (0: not a rate), whether Redis knows the name
+--         deadline of a holder or a waiter (-1: none), ms after which a grant of a rate expires (0: not a rate), whether Redis knows the name
 --         (1 or 0), permits granted, permits expired, how many of the holders that this call has counted expired, too,
 --         the ms as of which it has counted, the time in us, and the time to send with a limit that is pinned now: the
 --         current one, or more than that of the last pin; permits granted while there were waiters, lately, and
@@ -46,7 +46,19 @@ for i = 1, #heads, 2 do
   end
 end
 
-local nearest = redis.call("ZRANGEBYSCORE", timeout, "(" .. text(at), "+inf", "WITHSCORES", "LIMIT", 0, 1)[2]
+-- The nearest deadline of a holder or a waiter. That of an evicted permit stays until its process knows; of BOUND and more of these the last
+-- counts.
+local function lives(id) return redis.call("ZSCORE", owner, id) or redis.call("ZSCORE", queue, id) end
+local function due(count) return redis.call("ZRANGEBYSCORE", timeout, "(" .. text(at), "+inf", "WITHSCORES", "LIMIT", 0, count) end
+local deadlines = holders + waiters > 0 and due(1) or {}
+if deadlines[1] and not lives(deadlines[1]) then deadlines = due(BOUND) end
+local nearest
+for i = 1, #deadlines, 2 do
+  if lives(deadlines[i]) or i == 2 * BOUND - 1 then
+    nearest = deadlines[i + 1]
+    break
+  end
+end
 local expired_count = held
 if window > 0 or now < (whole(stored_grace_until, now + DAY) or 0) then
   expired_count = 0 -- they are meant to expire, or may be restored

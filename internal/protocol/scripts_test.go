@@ -1166,6 +1166,31 @@ func TestStatusDeclaresNothingAndCountsHoldersAndWaiters(t *testing.T) {
 	})
 }
 
+func TestNextExpiryIsThatOfAHolderOrAWaiter(t *testing.T) {
+	evicted := func(first, n int) (timeout string) {
+		for i := range n {
+			timeout += fmt.Sprintf(" gone:%d=%ds", i, first+i)
+		}
+		return timeout
+	}
+	const meta = " | counter 9 | meta declared=3 layout=2 since=7 until=900s"
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		for seed, want := range map[string]time.Duration{
+			"owner me:1=5 | timeout me:1=100s":                         100 * time.Second,
+			"owner me:1=5 | timeout me:1=100s" + evicted(20, 1):        100 * time.Second,
+			"owner me:1=5 | timeout me:1=-9s" + evicted(20, 3):         0,
+			"queue me:1=5 | timeout me:1=100s" + evicted(20, 3):        100 * time.Second,
+			"timeout" + evicted(20, 3):                                 0,
+			"owner me:1=5 | timeout me:1=800s" + evicted(20, MaxIDs):   time.Duration(20+MaxIDs-1) * time.Second,
+			"owner me:1=5 | timeout me:1=800s" + evicted(20, MaxIDs-1): 800 * time.Second,
+		} {
+			l := newLab(t, rdb)
+			l.seed(seed + meta)
+			assert.InDelta(t, want, l.status(3).NextExpiry, float64(9*time.Second), seed)
+		}
+	})
+}
+
 func TestPagesListInOrderEvenWhereNumbersAreEqual(t *testing.T) {
 	const seed = "owner me:1=5 | queue me:2=6 me:3=7 me:4=8 you:4=8 me:5=9" +
 		" | timeout me:2=-10s me:3=20s me:4=20s me:5=20s you:4=20s me:1=60s | counter 9 | weight extra=1 me:1=2 me:3=3 | meta declared=2 layout=2 since=7 until=80s"

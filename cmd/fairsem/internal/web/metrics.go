@@ -37,7 +37,7 @@ var families = []family{
 		prometheus.GaugeValue, func(s fairsem.Status) float64 { return float64(s.Used) }},
 	{about("fairsem_waiters", "Calls that wait in the queue.", "name"),
 		prometheus.GaugeValue, func(s fairsem.Status) float64 { return float64(s.Waiting) }},
-	{about("fairsem_oldest_waiter_age_seconds", "How long the head of the queue has waited.", "name"),
+	{about("fairsem_oldest_waiter_age_seconds", "How long the head of the queue has waited, and its head start.", "name"),
 		prometheus.GaugeValue, func(s fairsem.Status) float64 { return s.OldestWait.Seconds() }},
 	{about("fairsem_permits_granted_total", "Permits granted since the name exists.", "name"),
 		prometheus.CounterValue, func(s fairsem.Status) float64 { return float64(s.Granted) }},

@@ -133,6 +133,27 @@ func TestANameThatIsNotPolledHasNoRateAndNoPast(t *testing.T) {
 	})
 }
 
+// A name on a primary that had stopped answering was "not polled yet".
+func TestANameThatCouldBeReadBeforeIsNotReportedAsNotPolled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScripted(t)
+		gate := fairsem.Status{Name: "gate", Exists: true, Used: 1, Limit: 5}
+		s.answers["gate"] = inspect.Detail{Status: gate}
+		s.poll(gate)
+		assert.Contains(t, s.view("gate"), `class="plots"`)
+		time.Sleep(20 * time.Second)
+		s.poll()
+		s.page.details.query = func(context.Context, string) (inspect.Detail, error) {
+			return inspect.Detail{}, errors.New("i/o timeout")
+		}
+		body := s.view("gate")
+		assert.NotContains(t, body, "not polled")
+		assert.Contains(t, body, "Its grants per second and its past are not known now.")
+		assert.Contains(t, body, "as of 20s ago: the last query of this name failed.")
+	})
+}
+
 // A name whose keys cannot be read was reported as one that Redis does not know.
 func TestANameWhoseQueryFailsIsNotReportedAsUnknown(t *testing.T) {
 	t.Parallel()

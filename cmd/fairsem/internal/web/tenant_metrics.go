@@ -24,7 +24,7 @@ const otherTenants = `\others`
 var (
 	tenantUsedDesc    = about("fairsem_tenant_permits_in_use", `Units that the tenant holds; of the tenant \others, all that have no figures of their own.`, "name", "tenant")
 	tenantWaitersDesc = about("fairsem_tenant_waiters", `Calls of the tenant that wait in the queue; \others as above.`, "name", "tenant")
-	tenantOldestDesc  = about("fairsem_tenant_oldest_waiter_age_seconds", "How long the first waiter of the tenant has waited.", "name", "tenant")
+	tenantOldestDesc  = about("fairsem_tenant_oldest_waiter_age_seconds", "How long the first waiter of the tenant has waited, and its head start.", "name", "tenant")
 	tenantShareDesc   = about("fairsem_tenant_share", "Share of the tenant beside others.", "name", "tenant")
 	tenantLimitDesc   = about("fairsem_tenant_permits_limit", "Units that the tenant may hold at once; 0: as many as the limit of the name.", "name", "tenant")
 )
