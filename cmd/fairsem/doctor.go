@@ -30,8 +30,9 @@ release notifies a waiter, and whether the stored state of every semaphore, or o
 those named, is consistent. Each result is ok, warn, fail or skip, with what to do.
 
 It is safe on a server in use: it acquires a permit of a temporary name of its own,
-leaves no key behind, and changes nothing else. Each command that the user may not
-run leaves an entry in ACL LOG.
+leaves no key behind, and changes nothing else. Without NAME it scans all keys of the
+server in a tenth of its time: a million take about 10 seconds. Each command that the
+user may not run leaves an entry in ACL LOG.
 
 Exit code: 0 if nothing failed, 1 if something did (with --strict also for a warning),
 125 without a server or if the report cannot be written, 2 for a wrong command line.`,
