@@ -176,6 +176,11 @@ func (p *Page) read(r *http.Request, v verb) (action, error) {
 	if err := p.checkName(d.name); err != nil {
 		return d, err
 	}
+	for _, field := range []string{"name", "id", "limit"} { // of the address and the body
+		if len(r.Form[field]) > 1 {
+			return d, errors.New(field + " is there more than once")
+		}
+	}
 	switch {
 	case v.name == "evict":
 		if d.id = r.FormValue("id"); d.id == "" {

@@ -488,16 +488,19 @@ func TestAProgramNeedsTheTokenOnly(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, doubled.StatusCode, "a redirect looks like success to curl")
 	assert.EqualValues(t, 5, s.status("gate").Limit)
 	for wrong, status := range map[string]int{
-		"resize?name=gate":              http.StatusBadRequest,
-		"resize?name=gate&limit=-1":     http.StatusBadRequest,
-		"resize?name=gate&limit=x":      http.StatusBadRequest,
-		"resize?name=gate&limit=1e3":    http.StatusBadRequest,
-		"resize?limit=1":                http.StatusBadRequest,
-		"evict?name=gate":               http.StatusBadRequest,
-		"evict?name=gate&id=nobody":     http.StatusNotFound,
-		"resize?name=nowhere&limit=1":   http.StatusNotFound,
-		"pause?name=nowhere":            http.StatusNotFound,
-		"pause?name=" + "%7Dnot-a-name": http.StatusBadRequest,
+		"resize?name=gate":                 http.StatusBadRequest,
+		"resize?name=gate&limit=-1":        http.StatusBadRequest,
+		"resize?name=gate&limit=x":         http.StatusBadRequest,
+		"resize?name=gate&limit=1e3":       http.StatusBadRequest,
+		"resize?limit=1":                   http.StatusBadRequest,
+		"resize?name=gate&limit=1&limit=2": http.StatusBadRequest,
+		"pause?name=gate&name=gate":        http.StatusBadRequest,
+		"evict?name=gate&id=a&id=b":        http.StatusBadRequest,
+		"evict?name=gate":                  http.StatusBadRequest,
+		"evict?name=gate&id=nobody":        http.StatusNotFound,
+		"resize?name=nowhere&limit=1":      http.StatusNotFound,
+		"pause?name=nowhere":               http.StatusNotFound,
+		"pause?name=" + "%7Dnot-a-name":    http.StatusBadRequest,
 	} {
 		answer := do(wrong, "")
 		assert.Equal(t, status, answer.StatusCode, wrong)
