@@ -2,6 +2,7 @@ package fairsem
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"runtime"
@@ -11,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -87,6 +89,56 @@ func lists(ctx context.Context, c *Client) <-chan error {
 		ended <- last
 	}()
 	return ended
+}
+
+// pauses starts a List that has a name, and pauses there until goOn is closed.
+func (w *wire) pauses(ctx context.Context, c *Client) (goOn chan struct{}, ended <-chan error) {
+	goOn = make(chan struct{})
+	paused, end := make(chan struct{}), make(chan error, 1)
+	go func() { // ends with the List
+		var last error
+		for _, err := range c.List(ctx) {
+			if last = err; err == nil {
+				close(paused)
+				<-goOn
+			}
+		}
+		end <- last
+	}()
+	page := w.carries("time", "scan", "time")
+	page.cmds[1].(*redis.ScanCmd).SetVal([]string{c.keyspace.Key("a", protocol.Meta)}, 7)
+	page.end <- nil
+	<-paused
+	return goOn, end
+}
+
+// The page that could not be read is there before the context ends.
+func TestListSaysThatItsContextHasEndedWhateverHasFailedBefore(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		ctx, cancel := context.WithCancelCause(background)
+		goOn, ended := w.pauses(ctx, c)
+		w.carries("time", "scan", "time").end <- errors.New("i/o timeout")
+		synctest.Wait()
+		cancel(io.EOF)
+		close(goOn)
+		err := <-ended
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, err, io.EOF)
+		require.ErrorIs(t, err, ErrUnavailable)
+	})
+}
+
+func TestCloseEndsAListThatPauses(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		goOn, ended := w.pauses(background, c)
+		w.carries("time", "scan", "time").end <- nil
+		synctest.Wait()
+		began := time.Now()
+		c.goroutines.Close()
+		assert.Equal(t, began, time.Now(), "it waited for the List")
+		close(goOn)
+		require.ErrorIs(t, <-ended, ErrClosed)
+	})
 }
 
 // go-redis may be waiting for a silent server without end.

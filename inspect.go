@@ -25,7 +25,7 @@ type Status struct {
 	Holders    int64         // permits held
 	Waiting    int64         // waiters
 	OldestWait time.Duration // how long the head of the queue has waited, and its head start; 0: no queue
-	NextExpiry time.Duration // until the next lease of a holder or a waiter ends unless it is renewed; 0: none
+	NextExpiry time.Duration // until the next lease ends unless it is renewed; 0: none. From 150 on, those of evicted permits count
 	Window     time.Duration // after which a grant of a Limiter expires; 0: not a Limiter
 	Exists     bool          // in use, or was lately, see List, or has a limit set by hand
 	Granted    int64         // permits and calls granted since the name exists

@@ -23,12 +23,11 @@ import (
 const listShare = 0.1
 
 // List yields the names that are in use, or were lately, and the names whose limit was set by hand. A name is there for up to 40 s after
-// its last use, or if that is longer, for the TTL of the last call and 20 s. It yields each name once, in no particular order, as soon as it
-// is found. It scans all keys of the server, or of
-// every primary of a cluster, and takes at most a tenth of a server's time. With millions of keys, of any program, a scan
-// takes minutes; to stop early, break out of the loop or end ctx. An error comes last, with an empty name: those of
-// [Client.Ping], and [ErrUnavailable], too, if Redis has not answered for a TTL. In a cluster the names of the primaries that
-// answer come before the [ErrUnavailable] of one that does not.
+// its last use, or if that is longer, 20 s after the longest TTL or window of its calls. It yields each name once, in no particular order,
+// as soon as it is found. It scans all keys of the server, or of every primary of a cluster, and takes at most a tenth of a server's time.
+// With millions of keys, of any program, a scan takes minutes; to stop early, break out of the loop or end ctx. An error comes last, with an
+// empty name: those of [Client.Ping], and [ErrUnavailable], too, if Redis has not answered for a TTL. In a cluster the names of the
+// primaries that answer come before the [ErrUnavailable] of one that does not.
 func (c *Client) List(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		seen := make(map[string]bool)
@@ -67,19 +66,19 @@ func (c *Client) walk(ctx context.Context, share float64, found func(name string
 	if err != nil {
 		return err
 	}
-	var readers sync.WaitGroup
-	defer readers.Wait()
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	pages, enough := make(chan pageOfNames), make(chan struct{})
-	defer close(enough)
-	for _, s := range scans {
-		readers.Go(func() { c.readNames(ctx, s, pages, enough) })
-	}
+	pages, end := c.readSideBySide(ctx, scans)
+	defer end()
 	silent := 0
 	for left := len(scans); left > 0; {
-		page := <-pages
+		var page pageOfNames
+		select {
+		case page = <-pages:
+		case <-c.goroutines.Context.Done():
+			return ErrClosed
+		}
 		switch {
+		case page.err != nil && ctx.Err() != nil && !errors.Is(page.err, ctx.Err()): // it ended while the page waited for found
+			return withDoubt(ended(ctx), page.err)
 		case page.err != nil && (ctx.Err() != nil || !errors.Is(page.err, ErrUnavailable)):
 			return page.err
 		case page.err != nil: // other primaries may answer
@@ -108,6 +107,29 @@ type pageOfNames struct {
 	last  bool
 }
 
+// readSideBySide starts a reader of each server. They send what they read until end is called, which waits for them; after Close they send
+// nothing.
+func (c *Client) readSideBySide(ctx context.Context, scans []*scan.Scan) (pages <-chan pageOfNames, end func()) {
+	ctx, stop := context.WithCancel(ctx)
+	sent, enough := make(chan pageOfNames), make(chan struct{})
+	var readers sync.WaitGroup
+	for _, s := range scans {
+		readers.Add(1)
+		started := c.goroutines.Start(goroutines.Listings, func() {
+			defer readers.Done()
+			c.readNames(ctx, s, sent, enough)
+		})
+		if !started {
+			readers.Done()
+		}
+	}
+	return sent, func() {
+		close(enough)
+		stop()
+		readers.Wait()
+	}
+}
+
 // readNames sends the names on a server, page after page, until no more are wanted. The end of ctx is an error like others.
 func (c *Client) readNames(ctx context.Context, s *scan.Scan, pages chan<- pageOfNames, enough <-chan struct{}) {
 	for more := true; more; {
@@ -117,6 +139,8 @@ func (c *Client) readNames(ctx context.Context, s *scan.Scan, pages chan<- pageO
 		select {
 		case pages <- page:
 		case <-enough:
+			return
+		case <-c.goroutines.Context.Done():
 			return
 		}
 	}
@@ -129,8 +153,10 @@ func (c *Client) scans(ctx context.Context, share float64) (all []*scan.Scan, er
 		return []*scan.Scan{scan.New(c.rdb, share)}, nil
 	}
 	var nodes []*redis.Client
+	wanted, stop := context.WithCancel(c.goroutines.Context)
+	defer stop()
 	err = c.during(ctx, func() (err error) {
-		nodes, err = primaries.Of(c.goroutines.Context, cluster, func(query func()) { c.goroutines.Start(goroutines.Listings, query) })
+		nodes, err = primaries.Of(wanted, cluster, func(query func()) { c.goroutines.Start(goroutines.Listings, query) })
 		return failure.Discreet(err)
 	})
 	if err != nil {

@@ -36,7 +36,8 @@ func UnaryClientInterceptor(limit Limit, opts Options) (grpc.UnaryClientIntercep
 	}, nil
 }
 
-// StreamClientInterceptor is [UnaryClientInterceptor] for streams.
+// StreamClientInterceptor is [UnaryClientInterceptor] for streams. If an interceptor that comes after it makes a stream of its own, or does
+// not pass on the CallOptions, the end of the ClientConn is not noticed.
 func StreamClientInterceptor(limit Limit, opts Options) (grpc.StreamClientInterceptor, error) {
 	i, err := newClientInterceptor("StreamClientInterceptor", limit, opts)
 	if err != nil {
@@ -75,9 +76,8 @@ func (s *clientStream) open(desc *grpc.StreamDesc, cc *grpc.ClientConn, method s
 			s.loan.End()
 		}
 	}()
-	if cc == nil { // the stream is not made by gRPC
-		context.AfterFunc(&s.loan.Scope, s.loan.End)
-	} else {
+	context.AfterFunc(&s.loan.Scope, s.loan.End) // the stream may be one that an inner interceptor makes
+	if cc != nil {
 		opts = append(opts[:len(opts):len(opts)], grpc.OnFinish(s.finished(cc)))
 	}
 	inner, err := streamer(&s.loan.Scope, desc, cc, method, opts...)
@@ -90,11 +90,10 @@ func (s *clientStream) open(desc *grpc.StreamDesc, cc *grpc.ClientConn, method s
 
 // finished returns the function that gRPC calls once when a stream has ended, also if nobody reads it. An inner interceptor that retries
 // can open several: the end of one is that of s only if no other can follow, which is when the context or the connection ends, now or
-// later.
+// later. open waits for the context.
 func (s *clientStream) finished(cc *grpc.ClientConn) func(error) {
 	return func(error) {
 		s.orphaned.Do(func() {
-			context.AfterFunc(&s.loan.Scope, s.loan.End)
 			go s.endWith(cc) // ends with the loan, which is soon if the stream is read
 		})
 	}

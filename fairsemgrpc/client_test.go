@@ -95,6 +95,36 @@ func TestStreamThatIsNotReadReleasesWhenItsContextEndsOrItsConnectionIsClosed(t 
 	}
 }
 
+// Without the options of the call gRPC does not say when the stream ends, and without the context it does not end with it.
+func TestStreamReleasesWithItsContextWhateverInnerInterceptorsMakeOfIt(t *testing.T) {
+	for what, inner := range map[string]grpc.StreamClientInterceptor{
+		"a stream of its own": func(context.Context, *grpc.StreamDesc, *grpc.ClientConn, string, grpc.Streamer, ...grpc.CallOption) (grpc.ClientStream, error) {
+			return new(stub), nil
+		},
+		"no options": func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+			return next(ctx, desc, cc, method)
+		},
+		"another context": func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			return next(context.WithoutCancel(ctx), desc, cc, method, opts...)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t)
+			s := w.Semaphore(1)
+			limited, err := fairsemgrpc.StreamClientInterceptor(s, fairsemgrpc.Options{})
+			require.NoError(t, err)
+			conn := dial(t, serve(t, new(service)), grpc.WithChainStreamInterceptor(limited, inner))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			_, err = conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, pb.TestService_FullDuplexCall_FullMethodName)
+			require.NoError(t, err)
+			assert.Equal(t, int64(1), w.Status(s).Used)
+			cancel()
+			w.EventuallyUsed(s, 0)
+		})
+	}
+}
+
 func TestStreamThatFailsReleasesAndItsErrorPassesThrough(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(1)

@@ -79,6 +79,11 @@ func lost(loan *held.Loan) error {
 	return nil
 }
 
+// over is for a call whose permit has ended, lost or not, where its context had ended before.
+func over(loan *held.Loan) error {
+	return &refusal{status.New(codes.Aborted, "the permit of the call ended while it was under way"), context.Cause(loan.Permit.Context())}
+}
+
 // explain replaces an error of a call by the reason, if the call failed because its permit was lost.
 func explain(loan *held.Loan, err error) error {
 	if err == nil || !errors.Is(err, context.Canceled) && !errors.Is(err, fairsem.ErrLost) && status.Code(err) != codes.Canceled {

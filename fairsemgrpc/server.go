@@ -99,7 +99,11 @@ func (s *serverStream) RecvMsg(m any) error {
 		if err := s.lost(); err != nil {
 			return err
 		}
-		got = <-s.received // any other end of the context ends the stream, too
+		select { // the end of a context that an interceptor has made does not end the stream
+		case got = <-s.received:
+		case <-s.loan.Permit.Context().Done():
+			return over(&s.loan)
+		}
 	}
 	if got.panicked != nil {
 		panic(got.panicked) // where the handler is, as without another goroutine

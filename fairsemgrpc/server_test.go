@@ -625,3 +625,45 @@ func TestLossEndsACallWhoseClientSendsNothing(t *testing.T) {
 	w.Evict(s)
 	assert.Equal(t, codes.Aborted, status.Code(stream.RecvMsg(new(pb.StreamingOutputCallResponse))))
 }
+
+// endless is a stream whose context an interceptor can end.
+type endless struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (e endless) Context() context.Context { return e.ctx }
+
+func TestEndOfThePermitEndsRecvMsgThoughTheContextHadEndedBefore(t *testing.T) {
+	for what, end := range map[string]func(w *world, c *fairsem.Client){
+		"evicted": func(w *world, _ *fairsem.Client) { w.Evict(w.Semaphore(1)) },
+		"closed":  func(w *world, c *fairsem.Client) { assert.NoError(w, c.Close()) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t)
+			client := w.Client()
+			s, err := client.Semaphore(w.LimitName, 1)
+			require.NoError(t, err)
+			var cancel context.CancelFunc // set and called in the goroutine of the one call
+			outer := grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+				var ctx context.Context
+				ctx, cancel = context.WithCancel(stream.Context())
+				return handler(srv, endless{stream, ctx})
+			})
+			began, received := make(chan struct{}), make(chan error, 1)
+			handler := &service{duplex: func(stream pb.TestService_FullDuplexCallServer) error {
+				cancel()
+				close(began)
+				_, err := stream.Recv()
+				received <- err
+				return err
+			}}
+			c := pb.NewTestServiceClient(dial(t, serve(t, handler, append([]grpc.ServerOption{outer}, onServer(t, s, fairsemgrpc.Options{})...)...)))
+			_, err = c.FullDuplexCall(t.Context())
+			require.NoError(t, err)
+			<-began
+			end(w, client)
+			assert.Equal(t, codes.Aborted, status.Code(<-received))
+		})
+	}
+}

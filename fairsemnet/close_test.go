@@ -44,8 +44,8 @@ func (c *stuck) Close() error {
 	return c.Conn.Close()
 }
 
-// stuckTLS dials a TLS server through a connection that is then full.
-func (w *world) stuckTLS(s *fairsem.Semaphore) (net.Conn, *stuck) {
+// stuckTLS dials a TLS server through a connection that is then full. The Dialer sees what as makes of the connection.
+func (w *world) stuckTLS(s *fairsem.Semaphore, as func(*tls.Conn) net.Conn) (net.Conn, *stuck) {
 	w.Helper()
 	server := httptest.NewTLSServer(nil)
 	w.Cleanup(server.Close)
@@ -58,31 +58,40 @@ func (w *world) stuckTLS(s *fairsem.Semaphore) (net.Conn, *stuck) {
 		config := server.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
 		config.ServerName = "example.com" // of its certificate
 		c := tls.Client(raw, config)
-		return c, c.HandshakeContext(ctx)
+		return as(c), c.HandshakeContext(ctx)
 	}}}
 	c := w.dial(d, "tcp", server.Listener.Addr().String())
 	raw.full.Store(true)
 	return c, raw
 }
 
+func itself(c *tls.Conn) net.Conn { return c }
+
 // Close of a TLS connection sends an alert first, and waits for that.
 func TestLostTLSConnectionIsClosedThoughItsPeerReadsNothing(t *testing.T) {
-	w := newWorld(t)
-	s := w.Semaphore(1)
-	_, raw := w.stuckTLS(s)
-	w.Evict(s)
-	select {
-	case <-raw.closed:
-	case <-time.After(time.Minute):
-		t.Error("it is open")
-		close(raw.goOn)
+	for what, as := range map[string]func(*tls.Conn) net.Conn{
+		"bare":            itself,
+		"in another type": func(c *tls.Conn) net.Conn { return struct{ *tls.Conn }{c} },
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t)
+			s := w.Semaphore(1)
+			_, raw := w.stuckTLS(s, as)
+			w.Evict(s)
+			select {
+			case <-raw.closed:
+			case <-time.After(time.Minute):
+				t.Error("it is open")
+				close(raw.goOn)
+			}
+		})
 	}
 }
 
 func TestSecondCloseDoesNotReleaseWhatTheFirstStillCloses(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(1)
-	c, raw := w.stuckTLS(s)
+	c, raw := w.stuckTLS(s, itself)
 	first := make(chan error, 1)
 	go func() { first <- c.Close() }() // ends with the test
 	<-raw.writes

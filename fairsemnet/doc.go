@@ -15,7 +15,8 @@
 //
 // If the permit is lost, the connection is closed before its unit can be granted to another process, with the exceptions that
 // [fairsem.Permit.Context] has, and the errors of Read, Write and [io.Copy] are [fairsem.ErrLost]; those of [net.Buffers] and of
-// methods that only a *net.UnixConn has are no more than [net.ErrClosed]. [Options.OnLost] can be [KeepOpen] instead.
+// methods that only a *net.UnixConn has are no more than [net.ErrClosed]. A type of Options.Dial that hides a *tls.Conn, without a method
+// NetConn, is closed when its Close returns, which may wait for the peer. [Options.OnLost] can be [KeepOpen] instead.
 // Closing the [fairsem.Client] ends all permits, and so closes all connections. At the end of a process close the pool, the sql.DB or the
 // idle connections of the http.Client before it: a Client that is closed first releases units of connections that are still open.
 //

@@ -28,13 +28,13 @@ func newLs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls [PATTERN]",
 		Short: "List the semaphores that are in use",
-		Long: `Lists the names that are in use, were in use within half a minute or so (or their TTL,
-if that is longer), or have a limit that was set by hand. With PATTERN it lists only
-the names that match: * stands for any text, ? for a character, [a-z] for one of some,
-and \* for the character *. Each row has the units in use and the limit, the number of
-waiters, how long the first of them has waited (with its head start), how many permits
-expired before they were released, and whether the name is paused, pinned (its limit
-was set by hand) or a rate limit.
+		Long: `Lists the names that are in use, were in use within half a minute or so (or their TTL
+or window, if that is longer), or have a limit that was set by hand. With PATTERN it
+lists only the names that match: * stands for any text, ? for a character, [a-z] for
+one of some, and \* for the character *. Each row has the units in use and the limit,
+the number of waiters, how long the first of them has waited (with its head start), how
+many permits expired before they were released, and whether the name is paused, pinned
+(its limit was set by hand) or a rate limit.
 
 On a terminal long names are cut and a bar shows the use; a narrow one lacks columns,
 the bar first. Elsewhere nothing is cut, the limit has its own column, a space in a

@@ -46,10 +46,10 @@ type lease struct {
 }
 
 // abrupt returns the part to close of a connection that may not be used for a moment longer: Close of a *tls.Conn first sends an alert, for
-// which it waits up to five seconds if the peer reads nothing.
+// which it waits up to five seconds if the peer reads nothing. One may be within another type that has NetConn, too.
 func abrupt(c net.Conn) net.Conn {
-	if secure, ok := c.(*tls.Conn); ok {
-		return secure.NetConn()
+	if outer, ok := c.(interface{ NetConn() net.Conn }); ok && outer.NetConn() != nil {
+		return abrupt(outer.NetConn())
 	}
 	return c
 }

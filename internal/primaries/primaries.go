@@ -18,8 +18,8 @@ type Cluster interface {
 const (
 	// patience is how long one query may take before another one begins.
 	patience = 250 * time.Millisecond
-	// most is how many queries begin. With two of three nodes silent, one call in 25 finds no other among eight.
-	most = 8
+	// most is how many queries begin. With two of three nodes silent, one call in 600 finds no other among 16.
+	most = 16
 )
 
 // answer is what one query found.
@@ -30,10 +30,12 @@ type answer struct {
 
 // Of returns a client of each primary, in no particular order. For that go-redis queries the nodes one after the other, any of them first,
 // and waits for a silent one until its time-outs end. So Of begins another query after a while, which mostly begins with another node, and
-// returns the first answer. The error is that of the first query, once all have failed, or of ctx.
+// returns the first answer. The error is the first one, once all queries have failed, or that of ctx.
 //
 // Of calls start for each query, which is to run it in a goroutine. It may still run when Of returns, until the time-outs end.
 func Of(ctx context.Context, cluster Cluster, start func(query func())) ([]*redis.Client, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop() // of queries that wait for a connection
 	answers := make(chan answer, most)
 	begin := func() { start(func() { answers <- query(ctx, cluster) }) }
 	begin()

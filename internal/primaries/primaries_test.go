@@ -3,6 +3,7 @@ package primaries
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -67,6 +68,17 @@ func TestSilentNodeHoldsUpNoOther(t *testing.T) {
 	})
 }
 
+// The test waits for the first query, too.
+func TestQueryThatWaitsForAConnectionEndsWithTheSearch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		waits := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		_, nodes, err := of(t.Context(), t, waits, answers)
+		require.NoError(t, err)
+		assert.Len(t, nodes, 1)
+	})
+}
+
 func TestFailureCountsOnceEveryQueryHasFailed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -80,7 +92,7 @@ func TestFailureCountsOnceEveryQueryHasFailed(t *testing.T) {
 		assert.EqualValues(t, 1, s.begun.Load())
 	})
 	synctest.Test(t, func(t *testing.T) {
-		s, _, err := of(t.Context(), t, silent, refuses, silent, silent, silent, silent, silent, silent)
+		s, _, err := of(t.Context(), t, append([]func(context.Context) error{silent, refuses}, slices.Repeat([]func(context.Context) error{silent}, most-2)...)...)
 		require.EqualError(t, err, "connection refused", "the first that failed")
 		assert.EqualValues(t, most, s.begun.Load())
 	})
