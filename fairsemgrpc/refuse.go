@@ -79,8 +79,11 @@ func lost(loan *held.Loan) error {
 	return nil
 }
 
-// over is for a call whose permit has ended, lost or not, where its context had ended before.
+// over returns that the permit has ended, with the Client, or after a context that an interceptor has ended; nil: it has not.
 func over(loan *held.Loan) error {
+	if loan.Permit.Context().Err() == nil {
+		return nil
+	}
 	return &refusal{status.New(codes.Aborted, "the permit of the call ended while it was under way"), context.Cause(loan.Permit.Context())}
 }
 

@@ -69,7 +69,7 @@ type receipt struct {
 
 func (s *serverStream) Context() context.Context { return &s.loan.Scope }
 
-// SendMsg sends nothing after the permit was lost.
+// SendMsg sends nothing after the permit has ended.
 func (s *serverStream) SendMsg(m any) error {
 	if err := s.lost(); err != nil {
 		return err
@@ -77,12 +77,15 @@ func (s *serverStream) SendMsg(m any) error {
 	return explain(&s.loan, s.ServerStream.SendMsg(m))
 }
 
-// lost returns that the permit was lost, by the clock, too.
+// lost returns that the permit has ended, by the clock, too.
 func (s *serverStream) lost() error {
 	if s.loan.Scope.Err() == nil {
 		return nil
 	}
-	return lost(&s.loan)
+	if err := lost(&s.loan); err != nil {
+		return err
+	}
+	return over(&s.loan)
 }
 
 // RecvMsg returns when a message was received, the stream has ended, or the permit was lost. Only then RecvMsg of the stream below may
@@ -102,7 +105,7 @@ func (s *serverStream) RecvMsg(m any) error {
 		select { // the end of a context that an interceptor has made does not end the stream
 		case got = <-s.received:
 		case <-s.loan.Permit.Context().Done():
-			return over(&s.loan)
+			return s.lost()
 		}
 	}
 	if got.panicked != nil {

@@ -49,8 +49,8 @@ const (
 // both, and does not affect the connection. Nothing is dialled without a unit.
 //
 // For a *net.TCPConn, a *net.UnixConn or a *tls.Conn the connection has all methods of that type. For any other type it has
-// CloseWrite, CloseRead beside CloseWrite, and SyscallConn if the dialled connection has them. Its method NetConn returns the dialled connection; for
-// TLS, it is that of [tls.Conn].
+// CloseWrite, CloseRead beside CloseWrite, and SyscallConn if the dialled connection has them. Its method NetConn returns the dialled
+// connection; for TLS, it is that of [tls.Conn].
 //
 // After [Dialer.OpenDB] a dial of the driver beside the connections of the DB, to cancel a query, takes no unit. Without OpenDB it waits
 // for one, as any dial does.
