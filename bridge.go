@@ -7,7 +7,7 @@ import (
 )
 
 func init() {
-	bridge.InCluster = func(client any) bool { return client.(*Client).cluster }
+	bridge.InCluster = func(client any) bool { return client.(*Client).keyspace.Cluster }
 	bridge.Leave = func(permit any) { permit.(*Permit).leave() }
 	bridge.Unread = func(ticket any) error { return ticket.(Ticket).unread }
 	bridge.Wait = waitAndQuote

@@ -25,7 +25,6 @@ import (
 type Client struct {
 	host
 	rdb        redis.UniversalClient
-	keyspace   protocol.Keyspace
 	label      string
 	shared     *pipeline.Pipeline // for all names, except in a cluster; also for commands that concern no name
 	goroutines *goroutines.Group
@@ -50,15 +49,15 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 	}
 	opts = opts.withDefaults()
 	_, cluster := rdb.(pubsub.Cluster)
+	keyspace := protocol.Keyspace{Prefix: opts.Prefix, ClientID: protocol.NewClientID(), Cluster: cluster, Grace: opts.Grace}
 	c := &Client{
 		rdb:        rdb,
-		keyspace:   protocol.Keyspace{Prefix: opts.Prefix, ClientID: protocol.NewClientID(), Cluster: cluster, Grace: opts.Grace},
 		label:      opts.Label,
 		goroutines: goroutines.New(),
 		states:     make(map[string]*nameState),
 	}
 	c.host = host{
-		cluster:   cluster,
+		keyspace:  keyspace,
 		ttl:       opts.TTL,
 		grace:     opts.Grace,
 		replicas:  opts.WaitReplicas,
@@ -72,7 +71,7 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 	c.longest.Store(int64(opts.TTL))
 	c.scheduler = newScheduler(c.clock)
 	c.events = newEvents(opts.Observer, opts.Logger, c.goroutines)
-	c.pubsub = pubsub.New(rdb, c.keyspace, opts.TTL, c.goroutines, pubsub.Hooks{
+	c.pubsub = pubsub.New(rdb, keyspace, opts.TTL, c.goroutines, pubsub.Hooks{
 		Woken: c.woken, Gap: c.gap, Doubt: c.verifyAll, Verify: c.verify, Names: c.names,
 		Disconnected: func(channel, node string, err error) { c.events.disconnected(channel, node, err) },
 		Reconnected:  func(channel, node string, silent time.Duration) { c.events.reconnected(channel, node, silent) },
@@ -126,7 +125,7 @@ func (c *Client) newState(name string) *nameState {
 
 // pipelineOf returns a pipeline for a name. In a cluster it is a new one, which nothing else uses: a name with tickets keeps its own.
 func (c *Client) pipelineOf(name string) *pipeline.Pipeline {
-	if c.cluster {
+	if c.keyspace.Cluster {
 		return c.newPipeline(name)
 	}
 	return c.shared

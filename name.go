@@ -48,7 +48,7 @@ type host struct {
 	ttl       time.Duration
 	grace     time.Duration
 	replicas  int
-	cluster   bool // the names are on several servers
+	keyspace  protocol.Keyspace
 	clock     *clock.Clock
 	releasing *clock.Wait // for the confirmation of a release
 	scheduler *scheduler

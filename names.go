@@ -19,9 +19,6 @@ import (
 	"github.com/fairsem/fairsem/internal/scan"
 )
 
-// listShare is how much of a server's time List takes.
-const listShare = 0.1
-
 // List yields the names that are in use, or were lately, and the names whose limit was set by hand. A name is there for up to 40 s after
 // its last use, or if that is longer, 20 s after the longest TTL or window of its calls. It yields each name once, in no particular order,
 // as soon as it is found. It scans all keys of the server, or of every primary of a cluster, and takes at most a tenth of a server's time.
@@ -31,7 +28,7 @@ const listShare = 0.1
 func (c *Client) List(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		seen := make(map[string]bool)
-		for name, err := range c.ListAt(ctx, listShare) {
+		for name, err := range c.ListAt(ctx, scan.Share) {
 			if !seen[name] && !yield(name, err) {
 				return
 			}

@@ -294,7 +294,7 @@ func (r *request) Done(response pipeline.Response, sent clock.Instant) (woken in
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if err == nil && v.host.cluster && v.watched.isDue(rep.Epoch, sent.Time) {
+	if err == nil && v.host.keyspace.Cluster && v.watched.isDue(rep.Epoch, sent.Time) {
 		v.mu.Unlock() // to find the server go-redis may have to query a node
 		v.host.hub.Watch(v.name)
 		v.mu.Lock()

@@ -566,7 +566,7 @@ func (h *countingHub) Watch(string) { h.watched++ }
 func TestServerIsWatchedOnceASecondAndWithEachAnswerAfterItChanged(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		h := &countingHub{}
-		c.hub, c.cluster = h, true
+		c.hub, c.keyspace.Cluster = h, true
 		asks(c, "a", 1, CallOptions{})
 		w.carries("acquire a: 1").grantAll(10)
 		w.isIdle()

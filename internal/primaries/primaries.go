@@ -62,6 +62,9 @@ func Of(ctx context.Context, cluster Cluster, start func(query func())) ([]*redi
 	return nil, failed
 }
 
+// Go is a start for a caller that does not wait for the queries that have not ended.
+func Go(query func()) { go query() } // ends with the time-outs of go-redis at the latest
+
 func query(ctx context.Context, cluster Cluster) (a answer) {
 	var mu sync.Mutex
 	a.err = cluster.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem/internal/goroutines"
+	"github.com/fairsem/fairsem/internal/primaries"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
@@ -30,7 +31,7 @@ type Hooks struct {
 type Cluster interface {
 	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
 	ReloadState(ctx context.Context)
-	ForEachMaster(ctx context.Context, fn func(ctx context.Context, node *redis.Client) error) error
+	primaries.Cluster
 }
 
 // Hub has the subscriptions of a client: one for its grants, and in a cluster one to each primary that has a name in use.

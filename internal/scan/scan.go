@@ -21,6 +21,9 @@ type Scan struct {
 	spent  time.Duration
 }
 
+// Share is how much of a server's time a scan may take unless its caller says more.
+const Share = 0.1
+
 const (
 	// perPage is about how many keys Redis scans for one page: a millisecond's worth.
 	perPage = 1000

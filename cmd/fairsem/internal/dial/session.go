@@ -61,14 +61,13 @@ func ping(ctx context.Context, client redis.UniversalClient) error {
 	if !ok {
 		return client.Ping(ctx).Err()
 	}
-	inBackground := func(query func()) { go query() } // ends with the time-outs of go-redis at the latest; not waited for
-	nodes, err := primaries.Of(ctx, cluster, inBackground)
+	nodes, err := primaries.Of(ctx, cluster, primaries.Go)
 	if err != nil {
 		return err
 	}
 	answers := make(chan error, len(nodes))
 	for _, node := range nodes {
-		inBackground(func() { answers <- node.Ping(ctx).Err() })
+		go func() { answers <- node.Ping(ctx).Err() }() // ends with the time-outs of go-redis; not waited for once one has answered
 	}
 	var failed error
 	for range nodes {

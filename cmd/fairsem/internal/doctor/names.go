@@ -141,9 +141,6 @@ func (t *tally) findings() []Finding {
 	return all
 }
 
-// findShare is how much of a server's time the search for names may take.
-const findShare = 0.1
-
 // find scans the keys of all nodes side by side. It takes all kinds of keys, for some may have lost the others.
 func (p *target) find(ctx context.Context) ([]string, error) {
 	var mu sync.Mutex
@@ -151,7 +148,7 @@ func (p *target) find(ctx context.Context) ([]string, error) {
 	scans, ctx := errgroup.WithContext(ctx)
 	for _, n := range p.nodes {
 		scans.Go(func() error {
-			return scan.New(n.rdb, findShare).Each(ctx, p.space().EveryKey(), "", func(keys []string) error {
+			return scan.New(n.rdb, scan.Share).Each(ctx, p.space().EveryKey(), "", func(keys []string) error {
 				mu.Lock()
 				defer mu.Unlock()
 				for _, key := range keys {

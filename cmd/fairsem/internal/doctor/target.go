@@ -64,7 +64,7 @@ func (p *target) connect(ctx context.Context, answer error) (Finding, bool) {
 }
 
 func (p *target) primaries(ctx context.Context, cluster *redis.ClusterClient) error {
-	all, err := primaries.Of(ctx, cluster, func(query func()) { go query() }) // ends with the time-outs of go-redis; not waited for
+	all, err := primaries.Of(ctx, cluster, primaries.Go)
 	for _, n := range all {
 		p.nodes = append(p.nodes, &node{rdb: n, addr: n.Options().Addr})
 	}

@@ -17,7 +17,6 @@ import (
 
 // Bounds on the search for other prefixes: it is for a hint.
 const (
-	prefixesShare = 0.1 // of a server's time
 	prefixesLimit = 2 * time.Second
 	prefixesMost  = 3   // that are named
 	prefixesAsked = 100 // of a server that may turn out to be another program's
@@ -36,7 +35,7 @@ func OtherPrefixes(ctx context.Context, rdb redis.UniversalClient, own string) [
 		var nodes []*redis.Client // of a cluster that does not say: none
 		switch rdb := rdb.(type) {
 		case *redis.ClusterClient:
-			nodes, _ = primaries.Of(ctx, rdb, func(query func()) { go query() }) // as this one
+			nodes, _ = primaries.Of(ctx, rdb, primaries.Go)
 		case *redis.Client:
 			nodes = append(nodes, rdb)
 		}
@@ -68,7 +67,7 @@ func OtherPrefixes(ctx context.Context, rdb redis.UniversalClient, own string) [
 // scanPrefixes sends the prefixes of semaphores on one server. A key that looks like one of a name may be another program's.
 func scanPrefixes(ctx context.Context, node *redis.Client, found chan<- string) error {
 	asked := make(map[string]bool)
-	return scan.New(node, prefixesShare).Each(ctx, protocol.AnyKey(protocol.Meta), "hash", func(keys []string) error {
+	return scan.New(node, scan.Share).Each(ctx, protocol.AnyKey(protocol.Meta), "hash", func(keys []string) error {
 		for _, key := range keys {
 			space, _, kind, ok := protocol.ParseKey(key)
 			if !ok || kind != protocol.Meta || asked[space.Prefix] || len(asked) >= prefixesAsked {
