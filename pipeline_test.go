@@ -110,7 +110,7 @@ func (f *flight) contents() (all []string) {
 		if s == protocol.AcquireScript {
 			releases -= s.Argument(args, "released").(int)
 		}
-		first := 10 + len(protocol.Kinds) // the index after the arguments that all scripts have
+		first := 10 + args[2].(int) // the index after the arguments that all scripts have
 		if slices.Contains(protocol.PlainScripts, s) {
 			first = 3 + args[2].(int) + len(s.Arguments)
 		}
