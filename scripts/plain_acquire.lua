@@ -20,7 +20,6 @@ if released > 0 then
   redis.call("ZREM", owner, unpack(ARGV, first_released))
   redis.call("ZREM", timeout, unpack(ARGV, first_released))
 end
-for i = 1, count do entries[2 * i - 1] = format("%d", first + i - 1) end
 redis.call("ZADD", owner, unpack(entries))
 if new_keys then redis.call("PEXPIREAT", owner, expiry) end
 

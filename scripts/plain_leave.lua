@@ -1,13 +1,16 @@
 -- plain_leave.lua: what the plain scripts that release have in common: it declines, before anything is written, unless the name is plain and
--- all ids are holders.
+-- all ids are holders. If it is one, that is left to its ZREM.
 --
 -- needs:    limit_form, meta, owner, timeout
 -- provides: LAYOUT, LINGER, expire_at, renew_keys
 local LAYOUT, LINGER = "2", 10000 -- ms; as in semaphore.lua
 local layout, plain = unpack(redis.call("HMGET", meta, "layout", "plain"), 1, 2)
 if layout ~= LAYOUT or not plain or not string.find(plain, limit_form) then return { 0 } end
-for _, token in ipairs(redis.call("ZMSCORE", owner, unpack(ARGV))) do
-  if not token then return { 0 } end
+local dated = redis.call("ZCARD", timeout) -- a key of another type must fail the call before it writes
+if #ARGV > 1 then
+  for _, token in ipairs(redis.call("ZMSCORE", owner, unpack(ARGV))) do
+    if not token then return { 0 } end
+  end
 end
 
 -- After a long lease the keys need not exist for so long once the name is idle. What has expired is left to the full script.
@@ -16,6 +19,6 @@ if renew_keys then
   local clock = redis.call("TIME")
   local now = 1000 * clock[1] + math.floor(clock[2] / 1000)
   if redis.call("ZCOUNT", timeout, "-inf", now) > 0 then return { 0 } end
-  renew_keys = redis.call("ZCARD", timeout) == #ARGV
+  renew_keys = dated == #ARGV
   expire_at = now + 2 * LINGER
 end

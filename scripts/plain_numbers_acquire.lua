@@ -41,7 +41,6 @@ for i = 1, count do
   while tonumber(taken[at]) == lowest do lowest, at = lowest + 1, at + 2 end
   given[2 * i - 1], given[2 * i] = format("%d", lowest), "1:" .. ARGV[first_id + i - 1]
   reply[i + 1], lowest = lowest, lowest + 1
-  entries[2 * i - 1] = format("%d", first + i - 1)
 end
 redis.call("ZADD", numbers, unpack(given))
 local of, highest = string.match(redis.call("HGET", meta, "highest") or "", "^(%d+) (%d+)$")

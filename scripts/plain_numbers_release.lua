@@ -8,12 +8,11 @@ local owner, timeout, counter, meta, numbers = unpack(KEYS)
 local limit_form = "^%d+#$"
 
 local stored = redis.call("ZCARD", numbers)
-redis.call("ZCARD", timeout) -- which must have been read before the first write
 local units = {}
 for i, id in ipairs(ARGV) do units[i] = "1:" .. id end
 
 -- include plain_leave.lua
-redis.call("ZREM", owner, unpack(ARGV))
+if redis.call("ZREM", owner, unpack(ARGV)) == 0 then return { 0 } end
 if stored > 0 then redis.call("ZREM", numbers, unpack(units)) end
 redis.call("ZREM", timeout, unpack(ARGV)) -- last: what is left of an id is removed with its deadline
 

@@ -9,8 +9,8 @@ local owner, timeout, counter, meta = unpack(KEYS)
 local limit_form = "^%d+$"
 
 -- include plain_leave.lua
-redis.call("ZREM", timeout, unpack(ARGV)) -- first, because this key may not have been read yet
-redis.call("ZREM", owner, unpack(ARGV))
+if redis.call("ZREM", owner, unpack(ARGV)) == 0 then return { 0 } end
+redis.call("ZREM", timeout, unpack(ARGV))
 
 -- include plain_renew.lua
 return { 1 }

@@ -46,13 +46,11 @@ if released > 0 then
   redis.call("ZREM", owner, unpack(ARGV, first_released))
   redis.call("ZREM", timeout, unpack(ARGV, first_released))
 end
-for i = 1, count do entries[2 * i - 1] = format("%d", first + i - 1) end
 redis.call("ZADD", owner, unpack(entries))
 if new_keys then redis.call("PEXPIREAT", owner, expiry) end
 
-local newest = first + count - 1
-redis.call("HSET", tenants, "all", format("%s %d %d", generation, holders - released + count, newest), field,
-  write_plain(generation, units, share, most, tenant_since, place(newest) .. "1"))
+redis.call("HSET", tenants, "all", format("%s %d %s", generation, holders - released + count, last_token), field,
+  write_plain(generation, units, share, most, tenant_since, place(last_token) .. "1"))
 
 -- include plain_renew.lua
 return { first }

@@ -13,8 +13,9 @@ local limit_form = "^%d+@$"
 -- include tenant_ids.lua
 -- include plain_account.lua
 if math.min(counted, units) < #ARGV then return { 0 } end
-redis.call("ZREM", timeout, unpack(ARGV)) -- first, because this key may not have been read yet
 local removed = redis.call("ZREM", owner, unpack(ARGV)) -- fewer if the call has an id twice
+if removed == 0 then return { 0 } end
+redis.call("ZREM", timeout, unpack(ARGV))
 units = units - removed
 local all_now = string.format("%s %d %s", generation, counted - removed, newest_token)
 if units == 0 and redis.call("HLEN", tenants) > REMEMBERED then
