@@ -52,7 +52,7 @@ func (c *confirming) change(cmd *cobra.Command, name string, do func(context.Con
 	if !c.yes {
 		target.Ask = ask
 	}
-	return exit.WithSignal(ctx, s.Server.WithAddress(refused(name, do(ctx, target))))
+	return exit.WithSignal(ctx, s.Server.WithAddress(refused(cmd, name, do(ctx, target))))
 }
 
 // ask reads an answer from the terminal. The end of the input is a no.
@@ -77,10 +77,12 @@ func ask(ctx context.Context) (bool, error) {
 }
 
 // refused gives the exit code to errors that report a refusal.
-func refused(name string, err error) error {
+func refused(cmd *cobra.Command, name string, err error) error {
 	switch {
+	case errors.Is(err, change.ErrUnknown) && cmd.Flags().Lookup("new") != nil:
+		return unknown(name, fmt.Sprintf(", and with --new it can be %sd all the same", cmd.Name()))
 	case errors.Is(err, change.ErrUnknown):
-		return unknown(name)
+		return unknown(name, "")
 	case errors.Is(err, change.ErrDeclined), errors.Is(err, change.ErrNoMatch), errors.Is(err, change.ErrResumed):
 		return &exit.Error{Code: exit.No, Err: err}
 	case errors.Is(err, change.ErrInUse):

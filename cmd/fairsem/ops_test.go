@@ -545,10 +545,18 @@ func TestAPauseStopsGrantsAndResumeGrants(t *testing.T) {
 
 func TestAnUnknownNameIsTreatedAsATypo(t *testing.T) {
 	o := newOffice(t)
-	for _, args := range [][]string{{"resize", "typo", "5"}, {"pause", "typo"}, {"resume", "typo"}, {"evict", "typo", "--all"}} {
-		out, notify := o.does(1, append(args, "--yes")...)
+	for _, c := range []struct {
+		args []string
+		hint string
+	}{
+		{[]string{"resize", "typo", "5"}, ", and with --new it can be resized all the same"},
+		{[]string{"pause", "typo"}, ", and with --new it can be paused all the same"},
+		{[]string{"resume", "typo"}, ""},
+		{[]string{"evict", "typo", "--all"}, ""},
+	} {
+		out, notify := o.does(1, append(c.args, "--yes")...)
 		assert.Empty(t, out)
-		assert.Equal(t, "fairsem: no semaphore \"typo\": fairsem ls lists those in use\n", notify, args)
+		assert.Equal(t, "fairsem: no semaphore \"typo\": fairsem ls lists those in use"+c.hint+"\n", notify, c.args)
 	}
 	assert.False(t, o.status("typo").Exists)
 	o.does(0, "pause", "typo", "--yes", "--new")

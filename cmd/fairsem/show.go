@@ -99,7 +99,7 @@ func (o *showOptions) query(ctx context.Context, client *fairsem.Client) (f watc
 	case err != nil:
 		return f, err
 	case !d.Exists && !o.watch.watch:
-		return f, unknown(o.name)
+		return f, unknown(o.name, "")
 	case !d.Exists:
 		return watch.Frame{Text: func(int, int) string { return "" }, Note: fmt.Sprintf("%q is not in use.", o.name)}, nil
 	case o.watch.json:
@@ -121,6 +121,7 @@ func oneName(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func unknown(name string) error {
-	return &exit.Error{Code: exit.No, Err: fmt.Errorf("no semaphore %q: fairsem ls lists those in use", name)}
+// unknown is the error about a name that Redis does not know. The hint says what else can be done.
+func unknown(name, hint string) error {
+	return &exit.Error{Code: exit.No, Err: fmt.Errorf("no semaphore %q: fairsem ls lists those in use%s", name, hint)}
 }
