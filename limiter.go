@@ -64,9 +64,10 @@ func (l *Limiter) Declared() (limit int64, per time.Duration) {
 
 func newLimiter(s *Semaphore) *Limiter { return &Limiter{s.Inspector, s} }
 
-// Wait waits until n units are granted. Redis says when that will be, and Wait asks for nothing until then. If its turn comes
-// after CallOptions.MaxWait or the deadline of ctx, it returns a [*WaitError] at once, but not in a grace period, and not with a
-// HeadStart, when its turn is not known before it is in the queue. For a paused name it assumes that the pause ends in a TTL. The
+// Wait waits until n units are granted. Redis says when that will be, and Wait asks for nothing until then; Redis tells it if its turn comes
+// earlier by half a second or more. If its turn comes after CallOptions.MaxWait or the deadline of ctx, it returns a [*WaitError] at once and
+// was in nobody's way, but not with a HeadStart, when its turn is not known before it is in the queue. In a grace period it first waits for
+// the end of that. For a paused name it assumes that the pause ends in a TTL. The
 // other errors are those of Acquire. After an error nothing counts; units that Redis may have granted meanwhile are released, if it answers
 // again within a TTL and the window, or a minute where the window is longer.
 func (l *Limiter) Wait(ctx context.Context, n int64) error {
@@ -79,7 +80,8 @@ func (l *Limiter) Wait(ctx context.Context, n int64) error {
 // for the end of [Options.Grace]. With more than 150 waiters or holders, some of which weigh more than 1, RetryAfter is a lower
 // bound: the call can be refused again then, with a new RetryAfter. So it is where tenants share the name: it counts the waiters of
 // the tenant, but no other tenant that may come first, nor the units that stay free before a waiter that weighs more. It is too long only
-// if a waiter leaves or expires meanwhile, or if calls wait and grants of an earlier, longer window have not expired yet.
+// if a waiter leaves or expires meanwhile, or if grants of an earlier, longer window have not expired yet and calls wait or a grant of the
+// last window was evicted.
 // The errors are those of TryAcquire, but [ErrNotAcquired] only where CallOptions.MaxWait passed before Redis could say yes or no.
 func (l *Limiter) Allow(ctx context.Context, n int64) (Decision, error) {
 	t, err := l.acquire(ctx, "allow", n, atOnce)

@@ -511,6 +511,43 @@ func TestWaitWithAHeadStartIsNotRefusedBecauseOfWaitersThatItOvertakes(t *testin
 	})
 }
 
+// All of a burst were told the turn of the first, and waited in vain, in the way of others.
+func TestWaitsOfABurstQueueOnlyIfTheirTurnsComeInTime(t *testing.T) {
+	everywhere(t, func(t *testing.T, w *world) {
+		l := w.limiter(1, time.Hour)
+		w.take(l, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		patient := l.With(fairsem.CallOptions{MaxWait: 150 * time.Minute})
+		outcomes := make(chan error)
+		for range 20 {
+			go func() { outcomes <- patient.Wait(ctx, 1) }() // ends with ctx
+		}
+		for range 18 { // otherwise the test hangs
+			var known *fairsem.WaitError
+			require.ErrorAs(t, <-outcomes, &known)
+			assert.Greater(t, known.RetryAfter, 170*time.Minute)
+		}
+		assert.Equal(t, int64(2), w.status(w.semaphore()).Waiting, "those whose turns come in one and in two hours")
+		cancel()
+		for range 2 {
+			require.ErrorIs(t, <-outcomes, context.Canceled)
+		}
+	})
+}
+
+// It once waited for a unit to become free, an hour here.
+func TestAllowInAGracePeriodWaitsForItsEndOnly(t *testing.T) {
+	w := onRedis(t)
+	w.ttl = time.Hour
+	l := w.limiterOf(w.clientOn(w.connect(), fairsem.Options{TTL: w.ttl, Grace: 100 * time.Millisecond}), 1, time.Hour)
+	w.take(l, 1)
+	require.NoError(t, w.rdb.HSet(t.Context(), w.key("meta"), "server", "of a server before").Err())
+	d := w.allow(l, 1) // otherwise the test hangs
+	assert.False(t, d.Allowed)
+	assert.Greater(t, d.RetryAfter, 50*time.Minute)
+}
+
 // Such a call was told when the next grant expires, and waited in vain.
 func TestWaitOfATenantFailsAtOnceIfItsOwnWaitersTakeLonger(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {

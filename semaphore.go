@@ -138,19 +138,12 @@ func (s *Semaphore) obtain(ctx context.Context, op string, n int64, mode waitMod
 		defer s.client.events.end()
 	}
 	asked := time.Now()
-	cutShort := s.options().cutShort(ctx, asked)
-	// A rate limit knows beforehand that the wait would be in vain, unless the call has a head start on others.
-	queued := mode != atOnce && (s.spec.Window == 0 || cutShort.IsZero() || s.options().HeadStart > 0)
 	for {
-		t, err := s.client.ask(ctx, s, n, queued, asked)
+		t, err := s.client.ask(ctx, s, n, mode != atOnce, asked)
 		if err == nil {
 			err = s.await(ctx, t, s.options().latest(asked))
 		}
-		if mode != atOnce && !queued && t.refused {
-			if time.Now().Add(t.quoted.retry).Before(cutShort) {
-				queued = true
-				continue
-			}
+		if mode != atOnce && t.refused { // it would have waited in vain
 			err = &WaitError{t.quoted.retry}
 		}
 		if mode == untilFits && errors.Is(err, ErrExceedsLimit) && ctx.Err() == nil {
@@ -270,6 +263,9 @@ func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, aske
 		asked:    asked,
 		values:   ctx,
 		done:     make(chan struct{}),
+	}
+	if wait && s.spec.Window > 0 && t.opts.HeadStart == 0 { // with a head start its turn is not known beforehand
+		t.patience = t.opts.cutShort(ctx, asked)
 	}
 	t.id = c.keyspace.TicketID(t.seq, s.options().Tenant, s.options().Numbered)
 	for {

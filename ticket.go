@@ -39,6 +39,7 @@ type ticket struct {
 	observed bool            // its events are wanted
 	refused  bool            // its caller has received the refusal of Redis; only the caller uses it
 	asked    time.Time       // when its caller called
+	patience time.Time       // until when it may wait for its turn of a rate; zero: for any time
 	values   context.Context // the context of its caller, for the values of the permit's context
 
 	done     chan struct{} // closed when hold or err is set
@@ -77,13 +78,17 @@ func (t *ticket) PermitID() string { return t.id }
 // Units is the number of units that t requests.
 func (t *ticket) Units() int64 { return t.weight }
 
+// Patience is for how long t may wait from now on.
+func (t *ticket) Patience() time.Duration { return time.Until(t.patience) }
+
 // account is on whose account t is.
 func (t *ticket) account() account { return t.opts.account() }
 
 // params are those of the acquire of t.
 func (t *ticket) params() protocol.AcquireParams {
 	return protocol.AcquireParams{
-		TTL: t.ttl, Wait: t.waits, MaxQueue: t.opts.MaxQueue, HeadStart: t.opts.HeadStart, Numbered: t.opts.Numbered,
+		TTL: t.ttl, Wait: t.waits, MaxQueue: t.opts.MaxQueue, HeadStart: t.opts.HeadStart,
+		Bounded: !t.patience.IsZero(), Numbered: t.opts.Numbered,
 	}
 }
 

@@ -6,14 +6,15 @@
 -- ARGV    wait        1: an id that does not fit joins the queue; 0: it is REFUSED
 --         max_queue   most waiters there may be, else FULL; 0: any number
 --         head_start  us by which to queue ahead of now, if it waits
+--         bounded    1: it says of each id how long it may wait, and none joins the queue whose turn comes later: of a rate
 --         count      how many ids it acquires
 --         released   how many ids it releases
 --         tenants_declared  how many tenants it declares. Before the ids come, for each, its name, share and limit, and the us
 --                    from since to when the caller first declared these
 --         with_numbers  1: its permits have numbers, as their ids say
---         .. ids, then, if any of them weighs more than 1, the weights of all, then the ids to release
+--         .. ids, then, if any of them weighs more than 1, the weights of all, then, if they are bounded, the ms that each may wait, then the ids to release
 -- Results: of the ids that it releases, as in release.lua; then HELD, WAITING, REFUSED (for a rate, with the ms until
---         it would be granted if no other request came), FULL, TOO_BIG (weight above the limit), EARLY (instead of
+--         it would be granted if no other request came; also one that may not wait for so long), FULL, TOO_BIG (weight above the limit), EARLY (instead of
 --         REFUSED, with the ms until a server that may have lost state grants again; or, also instead of FULL and
 --         with 0, if expired ids are left over at the bound: they may be all that is in its way, so it asks
 --         again), EVICTED (also if it was released before this call arrived), or GONE
@@ -23,13 +24,14 @@
 -- include limit.lua
 -- include epoch.lua
 
-local wait, max_queue, head_start, count, released, tenants_declared, with_numbers = unpack(ARGV, OWN, OWN + 6)
-count, released, tenant_args, first_tenant_arg = tonumber(count), tonumber(released), tonumber(tenants_declared), OWN + 7
+local wait, max_queue, head_start, bounded, count, released, tenants_declared, with_numbers = unpack(ARGV, OWN, OWN + 7)
+count, released, tenant_args, first_tenant_arg = tonumber(count), tonumber(released), tonumber(tenants_declared), OWN + 8
 adds_numbers = with_numbers == "1"
 local first_id = first_tenant_arg + 4 * tenant_args
 local last_id, first_released = first_id + count - 1, #ARGV - released + 1
-local has_weights = first_released == last_id + count + 1 and count > 0
-if not has_weights and first_released ~= last_id + 1 or not distinct(first_id, count) then
+bounded = bounded == "1" and count or 0 -- of how many ids it says how long they may wait
+local has_weights = count > 0 and first_released - bounded == last_id + count + 1
+if not has_weights and first_released - bounded ~= last_id + 1 or not distinct(first_id, count) then
   return redis.error_reply("FAIRSEMIDS the ids are not as many as the call says, or one comes twice")
 end
 local old_deadlines = redis.call("ZMSCORE", timeout, unpack(ARGV, first_id, last_id))
@@ -88,13 +90,18 @@ local had_waiters = waiters > 0
 local deadline = text(now + lease)
 local grant_deadline = window > 0 and text(now + window) or deadline
 local due, granted, queued, new_weights = {}, {}, {}, {} -- for ZADD: score, id, ...; for HSET: id, weight, ...
-local due_size, granted_size, queued_size = 0, 0, 0      -- how many values are in them
 -- For a rate: the largest weight among the requests whose wait the reply reports.
-local largest = has_weights and window > 0 and not wait and math.max(unpack(ARGV, last_id + 1, last_id + count)) or 1
+local largest = has_weights and window > 0 and (bounded > 0 or not wait) and math.max(unpack(ARGV, last_id + 1, last_id + count)) or 1
+local joined = { count = 0, units = 0 } -- what this call adds to the queue
 local repeated = false -- whether any of the ids was sent before
 for i = 1, count do repeated = repeated or old_deadlines[i] end
 local tokens = repeated and redis.call("ZMSCORE", owner, unpack(ARGV, first_id, last_id))
 local positions = repeated and waiters > 0 and redis.call("ZMSCORE", queue, unpack(ARGV, first_id, last_id)) or {}
+
+-- turn_of returns the ms until a request would be granted, of a rate.
+local turn_of = window > 0 and function(units, known)
+  return time_until_grant(waiters - joined.count, units, largest, known, joined.units)
+end
 
 for i = first_id, last_id do
   local id, units = ARGV[i], has_weights and tonumber(ARGV[i + count]) or 1
@@ -114,35 +121,30 @@ for i = first_id, last_id do
     last_number = last_number < steady and steady or last_number + 1
     state, number = HELD, last_number
     holders, extra_weight, granted_count = holders + 1, extra_weight + units - 1, granted_count + 1
-    granted[granted_size + 1], granted[granted_size + 2] = text(last_number), id
-    granted_size = granted_size + 2
+    granted[#granted + 1], granted[#granted + 2] = text(last_number), id
     if known then tenancy.granted(known, units, last_number) end
     if numbering then report_numbers(last_number, numbering.allot(id, units)) end
-  elseif not wait then
+  elseif not wait or turn_of and bounded > 0 -- it may not wait for its turn, or its turn is not known yet
+    and (now < grace_until or reply[MORE] == 1 or turn_of(units, known) >= tonumber(ARGV[first_released - bounded + nth - 1])) then
     state = (now < grace_until or reply[MORE] == 1) and EARLY or REFUSED
   elseif max_queue > 0 and (known and tenancy.length(known) or waiters) >= max_queue then
     state = reply[MORE] == 1 and EARLY or FULL
   else
     last_number = last_number < steady and steady or last_number + 1
     state, number = WAITING, last_number - head_start
-    waiters = waiters + 1
-    queued[queued_size + 1], queued[queued_size + 2] = text(number), id
-    queued_size = queued_size + 2
+    waiters, joined.count, joined.units = waiters + 1, joined.count + 1, joined.units + units
+    queued[#queued + 1], queued[#queued + 2] = text(number), id
     if known then tenancy.join(known, id, number, units) end
   end
   if number then
-    due[due_size + 1], due[due_size + 2] =
-      state == HELD and (window > 0 and old_deadlines[nth] or grant_deadline) or deadline, id
-    due_size = due_size + 2
+    due[#due + 1], due[#due + 2] = state == HELD and (window > 0 and old_deadlines[nth] or grant_deadline) or deadline, id
     if units > 1 and not old_deadlines[nth] then
       new_weights[#new_weights + 1], new_weights[#new_weights + 2] = id, ARGV[i + count]
     end
   end
   number = number or 0
   if state == EARLY then number = reply[MORE] == 1 and 0 or grace_until - now end
-  if window > 0 and (state == REFUSED or state == EARLY and reply[MORE] == 0) then
-    number = math.max(number, time_until_grant(waiters, units, largest, known))
-  end
+  if turn_of and state == REFUSED then number = turn_of(units, known) end
   reply[size + 1], reply[size + 2] = state, number
   size = size + 2
 end
@@ -158,7 +160,7 @@ end
 
 if not wait then forecast = nil end -- only a caller that waits needs it
 
-if due_size > 0 then
+if #due > 0 then
   redis.call("SET", counter, text(last_number), "PXAT", text(expire_at))
   if waiters > 0 and window == 0 then report_deadline() end
   enter(due, granted, queued, new_weights)

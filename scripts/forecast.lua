@@ -1,7 +1,7 @@
 -- forecast.lua: for a rate, when units become available. The reply says when a waiter's grant is due, and it polls then:
 -- units of a rate are never released, so no release can wake it.
 --
--- needs:    STEP, extra_weight, forecast, limit, now, tenancy, tenant_of, window
+-- needs:    SOON, STEP, extra_weight, forecast, limit, now, tenancy, tenant_of, window
 -- provides: time_until_grant
 -- changes:  forecast
 local time_until_grant
@@ -16,7 +16,7 @@ if window > 0 then
 
   -- plain_grant_time is the time of the grant if every weight is 1: nth holders must expire first, or those that
   -- replaced them, whole windows later.
-  local nth_deadlines = {} -- of the nth holder to expire
+  local nth_deadlines, chunk = {}, 1 -- of the nth holder to expire; how many to read
   local function plain_grant_time(ahead, units)
     local used = holders + extra_weight
     local excess = used + ahead + units - limit
@@ -24,8 +24,12 @@ if window > 0 then
     local nth, at = excess - windows * limit, now
     if nth > 0 then
       if not nth_deadlines[nth] then
-        local id = redis.call("ZRANGE", expiry_order(), nth - 1, nth - 1)[1]
-        nth_deadlines[nth] = id and whole(redis.call("ZSCORE", timeout, id)) or now + window -- granted by this very call
+        local ids = redis.call("ZRANGE", expiry_order(), nth - 1, nth + chunk - 2)
+        local deadlines = #ids > 0 and redis.call("ZMSCORE", timeout, unpack(ids)) or {}
+        for i = 1, chunk do
+          nth_deadlines[nth + i - 1] = ids[i] and whole(deadlines[i]) or now + window -- granted by this very call
+        end
+        chunk = math.min(2 * chunk, BOUND)
       end
       at = nth_deadlines[nth]
     end
@@ -84,12 +88,12 @@ if window > 0 then
   end
 
   -- weighted_grant_time is the time of the grant if weights differ. All requests of one call come after the same
-  -- waiters, so these are simulated once; what the call has granted since then comes first, too.
+  -- waiters, so these are simulated once; what the call has granted since then comes first, too, and so does what it has added to the queue.
   local simulation
-  local function weighted_grant_time(ahead, units, most)
+  local function weighted_grant_time(ahead, units, most, joined)
     simulation = simulation or simulate(ahead, most)
     local frees, times = simulation.frees, simulation.times
-    local required = needed(units) + holders + extra_weight - simulation.used
+    local required = needed(units) + joined + holders + extra_weight - simulation.used
     local low, high = 1, #frees + 1 -- the first at which it fits is one of these; the last one means none
     while low < high do
       local middle = math.floor((low + high) / 2)
@@ -153,16 +157,18 @@ if window > 0 then
     return known.limit > 0 and math.max(at, earliest(known.units, ahead + units, known.limit, known.tenant)) or at
   end
 
-  -- time_until_grant returns the ms until a request for so many units, behind so many waiters, is granted. In one call
-  -- ahead must always be the same, and units at most most. Beyond the bound the result is too low, and the waiter that
-  -- polls then gets another. Where tenants share the name it is that of tenant_grant_time.
-  function time_until_grant(ahead, units, most, known)
+  -- time_until_grant returns the ms until a request for so many units, behind so many waiters, is granted, and behind those that this
+  -- call has added to the queue, for joined units. In one call ahead must always be the same, and units at most most. Beyond the
+  -- bound the result is too low, and the waiter that polls then gets another. Where tenants share the name it is that of tenant_grant_time.
+  function time_until_grant(ahead, units, most, known, joined)
     if limit == 0 then return lease end -- paused
     local at
     if known then
       at = tenant_grant_time(known, units)
+    elseif weight_count > 0 then
+      at = weighted_grant_time(ahead, units, most, joined)
     else
-      at = (weight_count > 0 and weighted_grant_time or plain_grant_time)(ahead, units, most)
+      at = plain_grant_time(ahead + joined, units)
     end
     return math.max(1, math.min(at - now, MAX_WAIT))
   end
@@ -173,20 +179,27 @@ if window > 0 then
       local nearest = whole(redis.call("ZRANGE", timeout, 0, 0, "WITHSCORES")[2])
       return nearest and math.max(1, math.min(nearest - now, MAX_WAIT)) or -1
     end
-    local ahead, chunk, units = 0, 16, nil
+    local ahead, others, size, units = 0, {}, 16, nil
     while ahead < math.min(waiters, BOUND) and not units do
-      local ids = redis.call("ZRANGE", queue, ahead, ahead + chunk - 1)
+      local ids = redis.call("ZRANGE", queue, ahead, ahead + size - 1)
       if #ids == 0 then break end
       for _, id in ipairs(ids) do
         units = string.sub(id, 1, #caller) == caller
           and (weight_count > 0 and parse_weight(redis.call("HGET", weight, id)) or 1)
         if units then break end
         ahead = ahead + 1
+        others[ahead] = id
       end
-      chunk = 4 * chunk
+      size = 4 * size
     end
     if not units and waiters <= BOUND then return -1 end
     units = units or 1
-    return time_until_grant(ahead, units, units)
+    local turn = time_until_grant(ahead, units, units, nil, 0)
+    if turn > SOON and ahead > 0 then -- it comes earlier if the process of one that is ahead has died
+      for _, deadline in ipairs(redis.call("ZMSCORE", timeout, unpack(others, 1, math.min(ahead, BOUND)))) do
+        turn = math.min(turn, math.max(1, (whole(deadline) or TOP) - now))
+      end
+    end
+    return turn
   end
 end

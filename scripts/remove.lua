@@ -1,7 +1,7 @@
 -- remove.lua: removes expired entries and those that a call names, and keeps count of the units of holders.
 --
 -- needs:    STEP, expire_at, grace_until, granted_since, now, numbering, numbers_granted, tenancy, window
--- provides: budget, counts_expired, expired_count, expired_entries, extra_weight, reap, release, remaining, remove,
+-- provides: SOON, budget, counts_expired, departed, expired_count, expired_entries, extra_weight, reap, release, remaining, remove,
 --           store_extra, stored_extra
 -- changes:  holders, size, waiters
 local expired_entries = redis.call("ZCOUNT", timeout, "-inf", text(now))
@@ -13,6 +13,8 @@ local extra_weight = holders > 0 and stored_extra or 0 -- without holders no uni
 -- include numbers.lua
 -- include allot.lua
 local expired_count = 0 -- permits that this call counts as expired
+local SOON = 500 -- ms: waiters of a rate are told when their turns come earlier by more than that
+local departed = 0 -- waiters that leave, and grants of a rate that are taken back
 local counts_expired = window == 0 and now >= grace_until -- otherwise they are meant to expire, or may be restored
 -- Ids that it may still reap or remove from the queue, fewer where each may be another tenant's; expired entries left over.
 local budget, remaining = tenancy and STEP or BOUND, 0
@@ -67,6 +69,7 @@ local function release(first)
   local granted
   for i, state in ipairs(remove(ARGV, first)) do
     if state == GONE and (tonumber(deadlines[i]) or 0) > now then state = EVICTED end
+    if state == HELD or state == WAITING then departed = departed + 1 end
     if state == GONE then granted = granted or granted_since() and 1 + numbers_granted() or 0 end
     reply[size + 1], reply[size + 2] = state, state == GONE and granted or 0
     size = size + 2
@@ -85,7 +88,7 @@ end
 
 -- reap removes ids whose deadline has passed.
 local function reap()
-  local before = holders
+  local before, waited = holders, waiters
   local ids = redis.call("ZRANGEBYSCORE", timeout, "-inf", text(now), "LIMIT", 0, budget)
   if numbering then -- shorten the list to what the budget allows
     local weights = #ids > 0 and weight_count > 0 and redis.call("HMGET", weight, unpack(ids)) or {}
@@ -96,6 +99,7 @@ local function reap()
     budget = budget - #ids
   end
   if #ids > 0 then discard(ids) end
+  departed = departed + waited - waiters
   remaining = expired_entries - #ids
   if remaining > 0 then reply[MORE] = 1 end
   if counts_expired then expired_count = before - holders end

@@ -2,7 +2,7 @@
 -- deadlines, and without one an entry would stay for as long as the name is used. Live ones get theirs with the next refresh.
 --
 -- needs:    expire_at, micros, renew_keys
-if renew_keys and redis.call("ZCARD", timeout) < holders + waiters then
+local function date_some() -- of its own, because Lua allows a function 200 locals
   local ids, due, SAMPLE = {}, {}, 75
   for key, count in pairs({ [owner] = holders, [queue] = waiters }) do
     local first = micros % math.max(1, count - SAMPLE + 1) -- others the next time
@@ -13,3 +13,4 @@ if renew_keys and redis.call("ZCARD", timeout) < holders + waiters then
   end
   if #due > 0 then redis.call("ZADD", timeout, unpack(due)) end
 end
+if renew_keys and redis.call("ZCARD", timeout) < holders + waiters then date_some() end

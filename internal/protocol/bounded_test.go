@@ -261,7 +261,17 @@ const renewalOfMany = "refresh: many on a plain name"
 func hostileCalls() []hostileCall {
 	wait, try := AcquireParams{TTL: time.Minute, Wait: true}, AcquireParams{TTL: time.Minute}
 	early := AcquireParams{TTL: time.Minute, Wait: true, HeadStart: time.Hour}
+	inTime := AcquireParams{TTL: time.Minute, Wait: true, Bounded: true}
+	forAYear := func(all []*ticket) []*bearing {
+		return bear(all, slices.Repeat([]time.Duration{8760 * time.Hour}, len(all))...)
+	}
 	return []hostileCall{
+		{"acquire: all wait if their turns come in time", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
+			return Acquire(a, d, inTime, forAYear(ofWeightOne(s.unknown(n))))
+		}},
+		{"acquire: distinct weights wait if their turns come in time", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
+			return Acquire(a, d, inTime, forAYear(s.unknown(n)))
+		}},
 		{"acquire: all wait", func(s hostileState, a CallPrefix, d Declaration, n int) Call {
 			return Acquire(a, d, wait, ofWeightOne(s.unknown(n)))
 		}},

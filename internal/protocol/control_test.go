@@ -215,6 +215,126 @@ func acquiringRate(wait bool) func(*lab, []*ticket) Call {
 	}
 }
 
+// acquiringBounded is an acquire of ids that wait for their turn of a rate for so long at most.
+func acquiringBounded(patience ...time.Duration) func(*lab, []*ticket) Call {
+	return func(l *lab, ids []*ticket) Call {
+		params := AcquireParams{TTL: 10 * time.Second, Wait: true, Bounded: true, MaxQueue: 3}
+		return Acquire(l.space.About("name"), threeAMinute, params, bear(ids, patience...))
+	}
+}
+
+// A call whose turn comes too late must not be in the way of others meanwhile.
+func TestCallOfARateQueuesOnlyIfItsTurnComesInTime(t *testing.T) {
+	const meta = " | meta declared=3/60000 layout=2 since=7 until=80s"
+	const full = "owner you:1=5 you:2=6 you:3=7 | timeout you:1=20s you:2=30s you:3=40s | counter 8"
+	checkAll(t, []contract{{
+		name:  "one that may wait for as long",
+		seed:  full + meta,
+		ids:   []string{"me:1"},
+		call:  acquiringBounded(21 * time.Second),
+		reply: "waiting #1, next 20s",
+		state: "owner you:1=5 you:2=6 you:3=7 | queue me:1=#1 | timeout me:1=10s you:1=20s you:2=30s you:3=40s | counter #1" + meta,
+	}, {
+		name:  "one that may not",
+		seed:  full + meta,
+		ids:   []string{"me:1"},
+		call:  acquiringBounded(19 * time.Second),
+		reply: "refused 20s",
+	}, {
+		name:  "those of one call come after each other",
+		seed:  full + meta,
+		ids:   []string{"me:1", "me:2", "me:3"},
+		call:  acquiringBounded(35*time.Second, 29*time.Second, 35*time.Second),
+		reply: "waiting #1, refused 30s, waiting #2, next 20s",
+		state: "owner you:1=5 you:2=6 you:3=7 | queue me:1=#1 me:3=#2 | timeout me:1=10s me:3=10s you:1=20s you:2=30s you:3=40s | counter #2" + meta,
+	}, {
+		name:  "by what they weigh",
+		seed:  full + meta,
+		ids:   []string{"me:1*2", "me:2", "me:3*2"},
+		call:  acquiringBounded(35*time.Second, 45*time.Second, 79*time.Second),
+		reply: "waiting #1, waiting #2, refused 90s, next 30s",
+		state: "owner you:1=5 you:2=6 you:3=7 | queue me:1=#1 me:2=#2 | timeout me:1=10s me:2=10s you:1=20s you:2=30s you:3=40s | counter #2 | weight me:1=2" + meta,
+	}, {
+		name:  "and where the stored weights differ",
+		seed:  "owner you:1=5 you:2=6 | queue you:4=8 | timeout you:1=20s you:2=30s you:4=70s | counter 8 | weight extra=1 you:1=2" + meta,
+		ids:   []string{"me:1", "me:2"},
+		call:  acquiringBounded(25*time.Second, 25*time.Second),
+		reply: "waiting #1, refused 30s, next 20s",
+		state: "owner you:1=5 you:2=6 | queue you:4=8 me:1=#1 | timeout me:1=10s you:1=20s you:2=30s you:4=70s | counter #1 | weight extra=1 you:1=2" + meta,
+	}, {
+		name:  "its turn is more than that the queue is full",
+		seed:  "owner you:1=5 you:2=6 you:3=7 | queue you:4=8 you:5=9 you:6=10 | timeout you:1=20s you:2=30s you:3=40s you:4=70s you:5=70s you:6=70s | counter 10" + meta,
+		ids:   []string{"me:1", "me:2"},
+		call:  acquiringBounded(70*time.Second, 90*time.Second),
+		reply: "refused 80s, full",
+	}, {
+		name:  "in the grace period its turn is not known",
+		seed:  full + " | meta declared=3/60000 layout=2 quiet=10s since=7 until=80s",
+		ids:   []string{"me:1"},
+		call:  acquiringBounded(25 * time.Second),
+		reply: "early 10s",
+		state: full + meta,
+	}, {
+		name:  "one that fits",
+		seed:  "owner you:1=5 you:2=6 | timeout you:1=20s you:2=30s | counter 8" + meta,
+		ids:   []string{"me:1", "me:2"},
+		call:  acquiringBounded(0, 0),
+		reply: "held #1, refused 20s",
+		state: "owner you:1=5 you:2=6 me:1=#1 | timeout you:1=20s you:2=30s me:1=60s | counter #1" + meta + " granted=1",
+	}})
+}
+
+// Without that they would find out with their next renewal, a third of a TTL later.
+func TestWaitersOfARateAreToldThatTheirTurnMayComeEarlier(t *testing.T) {
+	const meta = " | meta declared=3/60000 layout=2 since=7 until=80s"
+	const holders = "owner you:1=5 you:2=6 you:3=7"
+	const deadlines = " | timeout you:1=20s you:2=30s you:3=40s"
+	releases := func(l *lab, ids []*ticket) Call { return Release(l.space.About("name"), threeAMinute, 0, false, ids) }
+	refreshes := func(l *lab, ids []*ticket) Call { return Refresh(l.space.About("name"), threeAMinute, 0, false, ids) }
+	checkAll(t, []contract{{
+		name:  "a call ahead leaves",
+		seed:  holders + " | queue me:4=8 you:5=9 you:6=10 them:7=11" + deadlines + " me:4=70s you:5=70s you:6=70s them:7=70s | counter 11" + meta,
+		ids:   []string{"me:4"},
+		call:  releases,
+		reply: "waiting",
+		wake:  "them 7:11:0, you 5:9:0",
+		state: holders + " | queue you:5=9 you:6=10 them:7=11" + deadlines + " them:7=70s you:5=70s you:6=70s | counter 11" + meta,
+	}, {
+		name:  "one ahead has died",
+		seed:  holders + " | queue them:4=8 you:5=9" + deadlines + " them:4=-1s you:5=70s | counter 9" + meta,
+		call:  refreshes,
+		wake:  "you 5:9:0",
+		state: holders + " | queue you:5=9" + deadlines + " you:5=70s | counter 9" + meta,
+	}, {
+		name: "not where a turn takes less than half a second",
+		seed: "owner you:1=5 you:2=6 you:3=7 | queue me:4=8 you:5=9" + deadlines + " me:4=70s you:5=70s | counter 9 | meta declared=3/900 layout=2 since=7 until=80s",
+		ids:  []string{"me:4"},
+		call: func(l *lab, ids []*ticket) Call {
+			often := Declaration{Spec: LimitSpec{Limit: 3, Window: 900 * time.Millisecond}, Since: 7}
+			return Release(l.space.About("name"), often, 0, false, ids)
+		},
+		reply: "waiting",
+		state: "owner you:1=5 you:2=6 you:3=7 | queue you:5=9" + deadlines + " you:5=70s | counter 9 | meta declared=3/900 layout=2 since=7 until=80s",
+	}, {
+		name:  "a newer declaration",
+		seed:  "owner you:1=5 you:2=6 | queue you:4=8 | timeout you:1=20s you:2=30s you:4=70s | counter 8 | weight you:4=3 | meta declared=2/60000 layout=2 since=6 until=80s",
+		call:  refreshes,
+		reply: "room 1",
+		wake:  "you 4:8:0",
+		state: "owner you:1=5 you:2=6 | queue you:4=8 | timeout you:1=20s you:2=30s you:4=70s | counter 8 | weight you:4=3" + meta,
+	}, {
+		name: "a grant is revoked",
+		seed: "owner them:1=5 you:2=6 you:3=7 | queue you:4=8 | timeout them:1=20s you:2=30s you:3=40s you:4=70s | counter 8 | weight you:4=2" + meta,
+		ids:  []string{"them:1"},
+		call: func(l *lab, ids []*ticket) Call {
+			return l.space.Evict("name", LimitSpec{Limit: 3, Window: time.Minute}, ids[0].id)
+		},
+		reply: "held, room 1",
+		wake:  "them 1:5:0, you 4:8:0",
+		state: "owner you:2=6 you:3=7 | queue you:4=8 | timeout them:1=20s you:2=30s you:3=40s you:4=70s | counter 8 | weight you:4=2" + meta,
+	}})
+}
+
 func TestScriptsOfARate(t *testing.T) {
 	const meta = " | meta declared=3/60000 layout=2 since=7 until=80s"
 	const full = "owner you:1=5 you:2=6 you:3=7 | timeout you:1=20s you:2=30s you:3=40s | counter 8"
@@ -271,8 +391,15 @@ func TestScriptsOfARate(t *testing.T) {
 		seed:  "owner you:1=5 you:2=6 you:3=7 | queue you:4=8 you:5=9 you:6=10 | timeout you:1=20s you:2=30s you:3=40s you:4=70s you:5=70s you:6=70s | counter 10" + meta,
 		ids:   []string{"me:1"},
 		call:  acquiringRate(true),
-		reply: "waiting #1, next 80s",
+		reply: "waiting #1, next 70s",
 		state: "owner you:1=5 you:2=6 you:3=7 | queue you:4=8 you:5=9 you:6=10 me:1=#1 | timeout me:1=10s you:1=20s you:2=30s you:3=40s you:4=70s you:5=70s you:6=70s | counter #1" + meta,
+	}, {
+		name:  "V3: but the call asks again when the lease of one ahead may have ended",
+		seed:  "owner you:1=5 you:2=6 you:3=7 | queue you:4=8 you:5=9 | timeout you:1=20s you:2=30s you:3=40s you:4=70s you:5=30s | counter 10" + meta,
+		ids:   []string{"me:1"},
+		call:  acquiringRate(true),
+		reply: "waiting #1, next 30s",
+		state: "owner you:1=5 you:2=6 you:3=7 | queue you:4=8 you:5=9 me:1=#1 | timeout me:1=10s you:1=20s you:2=30s you:5=30s you:3=40s you:4=70s | counter #1" + meta,
 	}, {
 		name:  "weights count",
 		seed:  "owner you:1=5 you:2=6 | timeout you:1=20s you:2=40s | counter 8 | weight extra=1 you:2=2" + meta,
@@ -419,11 +546,11 @@ func TestForecastOfARate(t *testing.T) {
 		call:  acquiringRate(false),
 		reply: "refused 10s",
 	}, {
-		name:  "in the grace period a call learns when it ends and when there is room",
+		name:  "in the grace period a call learns when it ends, whenever there is room",
 		seed:  "owner you:1=1 you:2=2 you:3=3 | timeout you:1=20s you:2=30s you:3=40s | counter 8 | meta declared=3/60000 layout=2 quiet=10s since=7 until=80s",
 		ids:   []string{"me:1"},
 		call:  acquiringRate(false),
-		reply: "early 20s",
+		reply: "early 10s",
 		state: "owner you:1=1 you:2=2 you:3=3 | timeout you:1=20s you:2=30s you:3=40s | counter 8" + meta,
 	}, {
 		name:  "a first waiter of the caller behind those of others",

@@ -377,8 +377,24 @@ type ticket struct {
 	weight int64
 }
 
-func (t *ticket) PermitID() string { return t.id }
-func (t *ticket) Units() int64     { return t.weight }
+func (t *ticket) PermitID() string        { return t.id }
+func (t *ticket) Units() int64            { return t.weight }
+func (t *ticket) Patience() time.Duration { return 0 }
+
+// bearing is a ticket that does not wait for its turn of a rate for longer than it bears.
+type bearing struct {
+	ticket
+	patience time.Duration
+}
+
+func (b *bearing) Patience() time.Duration { return b.patience }
+
+func bear(list []*ticket, patience ...time.Duration) (all []*bearing) {
+	for i, t := range list {
+		all = append(all, &bearing{*t, patience[i]})
+	}
+	return all
+}
 
 // tickets makes tickets from "id" and "id*weight".
 func tickets(ids ...string) []*ticket {
@@ -2011,14 +2027,16 @@ func TestHeadersOfTheScriptsMatchTheArguments(t *testing.T) {
 	d := Declaration{Spec: LimitSpec{Limit: 101}, Since: 102, Knows: "116"}
 	light := []*ticket{{id: "a", weight: 1}, {id: "b", weight: 1}}
 	heavy := []*ticket{{id: "a", weight: 201}, {id: "b", weight: 1}}
-	onlyIDs, weightsToo := "ids", "ids, then, if any of them weighs more than 1, the weights of all, then the ids to release"
+	onlyIDs, weightsToo := "ids", "ids, then, if any of them weighs more than 1, the weights of all, then, if they are bounded, the ms that each may wait, then the ids to release"
 	claims := "ids, then the token or position of each, then the weight of each, then, if any has numbers, those of each, with commas"
 	params := AcquireParams{TTL: 103 * time.Millisecond, Wait: true, MaxQueue: 104, HeadStart: 105 * time.Microsecond}
-	acquire := map[string]any{"lease": int64(103), "wait": true, "max_queue": int64(104), "head_start": int64(105), "count": 2, "released": 0, "tenants_declared": 0, "with_numbers": false}
+	acquire := map[string]any{"lease": int64(103), "wait": true, "max_queue": int64(104), "head_start": int64(105), "bounded": false, "count": 2, "released": 0, "tenants_declared": 0, "with_numbers": false}
 	exchange := maps.Clone(acquire)
 	exchange["released"] = 1
 	numbering, withNumbers := params, maps.Clone(acquire)
 	numbering.Numbered, withNumbers["with_numbers"] = true, true
+	bounding, bounded := params, maps.Clone(exchange)
+	bounding.Bounded, bounded["bounded"] = true, true
 	declaring, sharing := d, maps.Clone(acquire)
 	declaring.Tenants, sharing["tenants_declared"] = []TenantSpec{{"t", 3, 9, 119 * time.Microsecond}}, 1
 	declaresNothing := func(limit int64, more map[string]any) map[string]any {
@@ -2037,6 +2055,7 @@ func TestHeadersOfTheScriptsMatchTheArguments(t *testing.T) {
 		{Acquire(space.About("name"), d, params, light, &ticket{id: "c", weight: 1}), exchange, weightsToo, []any{"a", "b", "c"}},
 		{Acquire(space.About("name"), d, params, heavy, &ticket{id: "c", weight: 3}), exchange, weightsToo, []any{"a", "b", int64(201), int64(1), "c"}},
 		{Acquire(space.About("name"), declaring, params, light), sharing, weightsToo, []any{"t", int64(3), int64(9), int64(119), "a", "b"}},
+		{Acquire(space.About("name"), d, bounding, bear(heavy, 7*time.Millisecond, -time.Second), &bearing{ticket: ticket{id: "c", weight: 3}}), bounded, weightsToo, []any{"a", "b", int64(201), int64(1), int64(7), int64(0), "c"}},
 		{Acquire(space.About("name"), d, numbering, light), withNumbers, weightsToo, []any{"a", "b"}},
 		{Release(space.About("name"), d, 106*time.Millisecond, true, light), map[string]any{"lease": int64(106), "overdue": true}, onlyIDs, []any{"a", "b"}},
 		{Refresh(space.About("name"), d, 107*time.Millisecond, true, light), map[string]any{"lease": int64(107), "knows_tokens": true}, onlyIDs, []any{"a", "b"}},

@@ -9,6 +9,7 @@ import (
 type Entry interface {
 	PermitID() string
 	Units() int64
+	Patience() time.Duration // for how long it may wait, if AcquireParams.Bounded
 }
 
 // AcquireParams are the parameters that all requests of one acquire have in common.
@@ -17,6 +18,7 @@ type AcquireParams struct {
 	Wait      bool
 	MaxQueue  int64
 	HeadStart time.Duration
+	Bounded   bool // of a rate: none joins the queue whose turn comes after its patience
 	Numbered  bool // the units have numbers
 }
 
@@ -24,17 +26,22 @@ type AcquireParams struct {
 func (p AcquireParams) QueuesInAnyCase() bool { return p.Wait && p.MaxQueue == 0 && p.HeadStart == 0 }
 
 // AcquireScript acquires.
-var AcquireScript = newScript("acquire", "wait", "max_queue", "head_start", "count", "released", "tenants_declared", "with_numbers")
+var AcquireScript = newScript("acquire", "wait", "max_queue", "head_start", "bounded", "count", "released", "tenants_declared", "with_numbers")
 
 // Acquire acquires permits, after releasing others.
 func Acquire[E Entry](s CallPrefix, d Declaration, p AcquireParams, entries []E, released ...E) Call {
-	c := s.newCall(AcquireScript, d, p.TTL, 7+4*len(d.Tenants)+2*len(entries)+len(released))
-	c.Args = append(c.Args, p.Wait, p.MaxQueue, p.HeadStart.Microseconds(), len(entries), len(released))
+	c := s.newCall(AcquireScript, d, p.TTL, 8+4*len(d.Tenants)+3*len(entries)+len(released))
+	c.Args = append(c.Args, p.Wait, p.MaxQueue, p.HeadStart.Microseconds(), p.Bounded, len(entries), len(released))
 	c.addTenants(d.Tenants, p.Numbered)
 	addIDs(&c, entries)
 	if slices.ContainsFunc(entries, func(e E) bool { return e.Units() != 1 }) {
 		for _, e := range entries {
 			c.Args = append(c.Args, e.Units())
+		}
+	}
+	if p.Bounded {
+		for _, e := range entries {
+			c.Args = append(c.Args, max(0, e.Patience().Milliseconds()))
 		}
 	}
 	addIDs(&c, released)
