@@ -90,9 +90,12 @@ local had_waiters = waiters > 0
 local deadline = text(now + lease)
 local grant_deadline = window > 0 and text(now + window) or deadline
 local due, granted, queued, new_weights = {}, {}, {}, {} -- for ZADD: score, id, ...; for HSET: id, weight, ...
--- For a rate: the largest weight among the requests whose wait the reply reports.
-local largest = has_weights and window > 0 and (bounded > 0 or not wait) and math.max(unpack(ARGV, last_id + 1, last_id + count)) or 1
-local joined = { count = 0, units = 0 } -- what this call adds to the queue
+-- For a rate: the units of the requests whose turn is asked, where one may come behind another the sum of all.
+local most = math.max(1, bounded)
+if has_weights and window > 0 and (bounded > 0 or not wait) then
+  most = bounded > 0 and 0 or math.max(unpack(ARGV, last_id + 1, last_id + count))
+  for i = last_id + 1, last_id + bounded do most = most + ARGV[i] end
+end
 local repeated = false -- whether any of the ids was sent before
 for i = 1, count do repeated = repeated or old_deadlines[i] end
 local tokens = repeated and redis.call("ZMSCORE", owner, unpack(ARGV, first_id, last_id))
@@ -100,7 +103,7 @@ local positions = repeated and waiters > 0 and redis.call("ZMSCORE", queue, unpa
 
 -- turn_of returns the ms until a request would be granted, of a rate.
 local turn_of = window > 0 and function(units, known)
-  return time_until_grant(waiters - joined.count, units, largest, known, joined.units)
+  return rate.time_until_grant(waiters, units, most, weight_count > 0 or bounded > 0 and has_weights, known)
 end
 
 for i = first_id, last_id do
@@ -132,7 +135,8 @@ for i = first_id, last_id do
   else
     last_number = last_number < steady and steady or last_number + 1
     state, number = WAITING, last_number - head_start
-    waiters, joined.count, joined.units = waiters + 1, joined.count + 1, joined.units + units
+    waiters = waiters + 1
+    if turn_of and bounded > 0 then rate.queue_up(units, known) end
     queued[#queued + 1], queued[#queued + 2] = text(number), id
     if known then tenancy.join(known, id, number, units) end
   end

@@ -10,6 +10,8 @@
 -- include epoch.lua
 -- include remove.lua
 -- include queue.lua
+-- include forecast.lua
+forecast = nil -- no waiter is the caller's
 
 local id = ARGV[OWN]
 if expired_entries > 0 then reap() end
@@ -18,7 +20,7 @@ local number = token or redis.call("ZSCORE", queue, id)
 reply[size + 1], reply[size + 2] = (tonumber(deadline) or 0) > now and EVICTED or GONE, 0
 if number then
   reply[size + 1] = remove({ id }, 1)[1]
-  departed = departed + 1
+  if token then departed.add(-1) end
   if deadline then
     if now < grace_until then deadline = text(math.max(deadline, grace_until)) end -- it may be that of an old file
     redis.call("ZADD", timeout, deadline, id)

@@ -1,7 +1,7 @@
 -- finish.lua: what every full script ends with that can grant or remove something: the grants that are possible now, the expiry of the
 -- keys, and the reply.
 --
--- needs:    SECOND, SOON, clock_ahead, declared_spec, declares, departed, epoch, expire_at, expired_count, extra_weight, first_token, forecast, grace_until,
+-- needs:    SECOND, clock_ahead, declared_spec, declares, departed, epoch, expire_at, expired_count, extra_weight, first_token, forecast, grace_until,
 --           granted_count, grants, had_queue, keep, last_granted, limit, messages, notify_heads, now, numbering, pinned, promote, record_pace, remaining,
 --           renew_keys, replication, resizing, server, state_lost, steady, stepped_back, store_extra, stored_extra, tenancy,
 --           window
@@ -51,10 +51,11 @@ if granted_count > 0 then redis.pcall("HINCRBY", meta, "granted", granted_count)
 if expired_count > 0 then redis.pcall("HINCRBY", meta, "lapsed", expired_count) end
 local pace_due = steady - (recorded_at or 0) >= SECOND
 if waiters > 0 and pace_due and (granted_count > 0 or not had_queue) then record_pace() end
--- The turns that waiters of a rate were told may come earlier. What leaves is taken for the whole limit where weights differ.
-if waiters > 0 and notify_heads and (state_lost or window > 0 and (resizing or declares and not pinned and stored_spec ~= declared_spec
-  or departed * window * (weight_count > 0 and limit or 1) > SOON * limit)) then
+-- What waiters were told is no longer true; of a rate, their turns may come earlier.
+if waiters > 0 and notify_heads and (state_lost or window > 0 and (resizing or declares and not pinned and stored_spec ~= declared_spec)) then
   notify_heads()
+elseif waiters > 0 and departed.tell and departed.count > 0 then
+  departed.tell()
 end
 if holders + waiters == 0 and expire_at > now + 4 * LINGER and redis.call("EXISTS", timeout) == 0 then
   expire_at, renew_keys = now + 2 * LINGER, true -- idle again after a long lease

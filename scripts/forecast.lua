@@ -1,17 +1,20 @@
 -- forecast.lua: for a rate, when units become available. The reply says when a waiter's grant is due, and it polls then:
 -- units of a rate are never released, so no release can wake it.
 --
--- needs:    SOON, STEP, extra_weight, forecast, limit, now, tenancy, tenant_of, window
--- provides: time_until_grant
+-- needs:    STEP, departed, extra_weight, forecast, limit, notify, now, tenancy, tenant_of, window
+-- provides: rate
 -- changes:  forecast
-local time_until_grant
+local rate = {}
 if window > 0 then
   local MAX_WAIT = 2 ^ 43 -- ms: the longest wait that the clients' durations can hold
+  local SOON = 500        -- ms: a turn that comes earlier by no more than that need not be known
 
   -- expiry_order returns the key that has the holders in the order in which they expire. That is the order of their
   -- tokens, except for a while after another window was declared or a clock was stepped back.
+  local order -- as it was at first: what the call queues does not change it
   local function expiry_order()
-    return waiters == 0 and redis.call("ZCARD", timeout) == redis.call("ZCARD", owner) and timeout or owner
+    order = order or waiters == 0 and redis.call("ZCARD", timeout) == redis.call("ZCARD", owner) and timeout or owner
+    return order
   end
 
   -- plain_grant_time is the time of the grant if every weight is 1: nth holders must expire first, or those that
@@ -36,15 +39,43 @@ if window > 0 then
     return at + windows * window
   end
 
+  -- A line is what is to come where weights differ: when units become available, and those that wait for them, in order. Its times and
+  -- sums, of units, are those of the expiries so far and to come; taken is how many of them have been used, until the time at, when so many
+  -- units are available.
+  local function fits_at(line, units) -- the index of the expiry with which so many are available; nil: none that was read
+    local required = line.sums[line.taken] + units - line.available
+    local low, high = line.taken, #line.times + 1
+    while low < high do
+      local middle = math.floor((low + high) / 2)
+      if line.sums[middle] >= required then high = middle else low = middle + 1 end
+    end
+    return low <= #line.times and low or nil
+  end
+
+  local function add_expiry(line, units, at)
+    local last = #line.times
+    line.times[last + 1], line.sums[last + 1] = math.max(line.times[last], at), line.sums[last] + units
+  end
+
   -- needed returns how many units must be available before a waiter leaves the queue. One that can never fit leaves it
   -- as soon as any unit is available.
   local function needed(units) return units <= limit and units or 1 end
 
-  -- simulate goes through expiries and waiters, one by one, until so many waiters are granted, at the time at, or until
-  -- the end of what it reads. frees has the units available then, and after each expiry that follows, at times. It
-  -- reads what a request for most units needs.
-  local function simulate(ahead, most)
-    local available, queued, excess, at = limit - holders - extra_weight, {}, most, now
+  -- advance grants to the next in line, at its turn.
+  local function advance(line, units)
+    local nth = fits_at(line, needed(units))
+    if not nth then return false end
+    line.available, line.taken, line.at = line.available + line.sums[nth] - line.sums[line.taken], nth, math.max(line.at, line.times[nth])
+    if units <= limit then
+      line.available = line.available - units
+      if line.all then add_expiry(line, units, line.at + window) end
+    end
+    return true
+  end
+
+  -- line_behind returns the line behind so many waiters. It reads what requests for so many units need.
+  local function line_behind(ahead, most)
+    local queued, excess = {}, most
     if ahead > 0 then
       queued = redis.call("HMGET", weight, unpack(redis.call("ZRANGE", queue, 0, math.min(ahead, BOUND) - 1)))
       for i, stored in ipairs(queued) do
@@ -52,54 +83,41 @@ if window > 0 then
         excess = excess + queued[i]
       end
     end
-    excess = excess - available
+    local unread = holders + extra_weight
+    local line = { times = { [0] = now }, sums = { [0] = 0 }, taken = 0, available = limit - unread, at = now, used = unread }
+    excess = excess - line.available
 
     local ids = excess > 0 and redis.call("ZRANGE", expiry_order(), 0, math.min(excess, BOUND) - 1) or {}
-    local all = #ids < math.min(excess, BOUND)
-    local units, deadlines, unread, latest = {}, {}, holders + extra_weight, now
+    local weights, deadlines = {}, {}
     if #ids > 0 then
-      units, deadlines = redis.call("HMGET", weight, unpack(ids)), redis.call("ZMSCORE", timeout, unpack(ids))
+      weights, deadlines = redis.call("HMGET", weight, unpack(ids)), redis.call("ZMSCORE", timeout, unpack(ids))
     end
     for i = 1, #ids do
-      units[i], latest = parse_weight(units[i]), math.max(latest, whole(deadlines[i]) or 0)
-      deadlines[i], unread = latest, unread - units[i]
+      local units = parse_weight(weights[i])
+      add_expiry(line, units, whole(deadlines[i]) or 0)
+      unread = unread - units
     end
-    if all and unread > 0 then units[#ids + 1], deadlines[#ids + 1] = unread, now + window end -- granted by this very call
-
-    local nth, i = 1, 1
-    while queued[i] and (available >= needed(queued[i]) or deadlines[nth]) do
-      if available < needed(queued[i]) then
-        available, at, nth = available + units[nth], math.max(at, deadlines[nth]), nth + 1
-      else
-        if queued[i] <= limit then
-          available = available - queued[i]
-          if all then units[#units + 1], deadlines[#deadlines + 1] = queued[i], at + window end
-        end
-        i = i + 1
-      end
+    line.all = #ids < math.min(excess, BOUND)
+    if line.all and unread > 0 then add_expiry(line, unread, now + window) end -- granted by this very call
+    for _, units in ipairs(queued) do
+      if not advance(line, units) then break end
     end
-
-    local frees, times = { available }, { at }
-    for j = nth, #deadlines do
-      available, at = available + units[j], math.max(at, deadlines[j])
-      frees[#frees + 1], times[#times + 1] = available, at
-    end
-    return { frees = frees, times = times, all = all, used = holders + extra_weight }
+    return line
   end
 
-  -- weighted_grant_time is the time of the grant if weights differ. All requests of one call come after the same
-  -- waiters, so these are simulated once; what the call has granted since then comes first, too, and so does what it has added to the queue.
-  local simulation
-  local function weighted_grant_time(ahead, units, most, joined)
-    simulation = simulation or simulate(ahead, most)
-    local frees, times = simulation.frees, simulation.times
-    local required = needed(units) + joined + holders + extra_weight - simulation.used
-    local low, high = 1, #frees + 1 -- the first at which it fits is one of these; the last one means none
-    while low < high do
-      local middle = math.floor((low + high) / 2)
-      if frees[middle] >= required then high = middle else low = middle + 1 end
+  -- weighted_grant_time is the time of the grant if weights differ. All requests of one call come behind the same line, what the call has
+  -- granted since, and what has queued up.
+  local line
+  local function weighted_grant_time(ahead, units, most)
+    line = line or line_behind(ahead, most)
+    local granted = holders + extra_weight - line.used
+    if granted > 0 then
+      line.available, line.used = line.available - granted, line.used + granted
+      if line.all then add_expiry(line, granted, now + window) end
     end
-    return times[low] or simulation.all and math.max(times[#times], now + window) or times[#times]
+    local nth = fits_at(line, needed(units))
+    if not nth and line.all then return math.max(line.times[#line.times], now + window) end
+    return math.max(line.at, line.times[nth or #line.times])
   end
 
   -- expiries_of returns when permits of a tenant expire and what each of them holds, of those that expire first of all; nil: of all tenants.
@@ -137,8 +155,8 @@ if window > 0 then
 
   -- wanted_by returns how many units the waiters of a tenant want, where weights differ the first of them. One that can never be granted what
   -- it wants counts as 0: it is removed, as those beyond may be.
-  local function wanted_by(known)
-    if weight_count == 0 then return tenancy.length(known) end
+  local function wanted_by(known, weighted)
+    if not weighted then return tenancy.length(known) end
     if not known.wanted then
       local first = tenancy.first_waiters(known, STEP)
       known.wanted = 0
@@ -151,26 +169,54 @@ if window > 0 then
   end
 
   -- tenant_grant_time is the earliest time of the grant to a tenant, whose own waiters come first: if no other tenant does.
-  local function tenant_grant_time(known, units)
-    local ahead = wanted_by(known)
-    local at = weight_count > 0 and earliest(holders + extra_weight, ahead + units, limit) or plain_grant_time(ahead, units)
+  local function tenant_grant_time(known, units, weighted)
+    local ahead = wanted_by(known, weighted)
+    local at = weighted and earliest(holders + extra_weight, ahead + units, limit) or plain_grant_time(ahead, units)
     return known.limit > 0 and math.max(at, earliest(known.units, ahead + units, known.limit, known.tenant)) or at
   end
 
-  -- time_until_grant returns the ms until a request for so many units, behind so many waiters, is granted, and behind those that this
-  -- call has added to the queue, for joined units. In one call ahead must always be the same, and units at most most. Beyond the
-  -- bound the result is too low, and the waiter that polls then gets another. Where tenants share the name it is that of tenant_grant_time.
-  function time_until_grant(ahead, units, most, known, joined)
+  local queued = 0 -- requests of this call that have queued up
+
+  -- rate.time_until_grant returns the ms until a request for so many units, behind so many waiters, those of the call that queued up included, is
+  -- granted. In one call most must always be the units of all its requests. It is weighted if any of these or of what is
+  -- stored weighs more than 1. Beyond the bound the result is too low, and the waiter that polls then gets another. Where tenants share the
+  -- name it is that of tenant_grant_time.
+  function rate.time_until_grant(ahead, units, most, weighted, known)
     if limit == 0 then return lease end -- paused
     local at
     if known then
-      at = tenant_grant_time(known, units)
-    elseif weight_count > 0 then
-      at = weighted_grant_time(ahead, units, most, joined)
+      at = tenant_grant_time(known, units, weighted)
+    elseif weighted then
+      at = weighted_grant_time(ahead - queued, units, most)
     else
-      at = plain_grant_time(ahead + joined, units)
+      at = plain_grant_time(ahead, units)
     end
     return math.max(1, math.min(at - now, MAX_WAIT))
+  end
+
+  -- rate.queue_up has later requests of the call come behind this one, whose time_until_grant is known.
+  function rate.queue_up(units, known)
+    queued = queued + 1
+    if line then advance(line, units) end
+    if known and known.wanted then known.wanted = known.wanted + units end
+  end
+
+  -- ask_anew has what follows asked of what is stored now.
+  local function ask_anew() order, nth_deadlines, chunk, line, queued = nil, {}, 1, nil, 0 end
+
+  -- departed.tell has the first waiter of each other client poll if its turn comes earlier by more than SOON, because others have left. The turns of
+  -- tenants' waiters are not told.
+  function departed.tell()
+    ask_anew()
+    local heads, told = redis.call("ZRANGE", queue, 0, BOUND - 1, "WITHSCORES"), { [forecast and caller or ""] = true }
+    for i = 1, tenancy and 0 or #heads, 2 do
+      local client, position, ahead = string.match(heads[i], "^([^:]*):") or "", whole(heads[i + 1]) or 0, (i - 1) / 2
+      if not told[client] and position > departed.from
+        and (weight_count > 0 or plain_grant_time(ahead + departed.count, 1) - plain_grant_time(ahead, 1) > SOON) then
+        notify(heads[i], position, 0)
+      end
+      told[client] = true
+    end
   end
 
   -- forecast returns the ms until the first waiter of the caller is granted its units; -1: it has none.
@@ -194,10 +240,11 @@ if window > 0 then
     end
     if not units and waiters <= BOUND then return -1 end
     units = units or 1
-    local turn = time_until_grant(ahead, units, units, nil, 0)
+    ask_anew()
+    local turn = rate.time_until_grant(ahead, units, units, weight_count > 0)
     if turn > SOON and ahead > 0 then -- it comes earlier if the process of one that is ahead has died
       for _, deadline in ipairs(redis.call("ZMSCORE", timeout, unpack(others, 1, math.min(ahead, BOUND)))) do
-        turn = math.min(turn, math.max(1, (whole(deadline) or TOP) - now))
+        turn = math.min(turn, math.max(SOON, (whole(deadline) or TOP) - now))
       end
     end
     return turn

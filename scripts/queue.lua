@@ -73,7 +73,7 @@ if waiters > 0 then -- otherwise this call promotes no waiter
 
   -- notify_heads makes the first waiter of each client near the head of the queue poll, except for the caller's.
   function notify_heads()
-    local heads, notified = redis.call("ZRANGE", queue, 0, 9, "WITHSCORES"), { [caller] = true }
+    local heads, notified = redis.call("ZRANGE", queue, 0, window > 0 and BOUND - 1 or 9, "WITHSCORES"), { [caller] = true }
     for i = 1, #heads, 2 do
       local client = string.match(heads[i], "^([^:]*):") or caller
       if not notified[client] then notify(heads[i], whole(heads[i + 1]) or 0, 0) end

@@ -16,6 +16,7 @@ local first_id = OWN + 1
 -- include epoch.lua
 -- include remove.lua
 -- include queue.lua
+-- include forecast.lua
 
 if expired_entries > 0 then reap() end
 local before = holders

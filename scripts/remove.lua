@@ -1,7 +1,7 @@
 -- remove.lua: removes expired entries and those that a call names, and keeps count of the units of holders.
 --
 -- needs:    STEP, expire_at, grace_until, granted_since, now, numbering, numbers_granted, tenancy, window
--- provides: SOON, budget, counts_expired, departed, expired_count, expired_entries, extra_weight, reap, release, remaining, remove,
+-- provides: budget, counts_expired, departed, expired_count, expired_entries, extra_weight, reap, release, remaining, remove,
 --           store_extra, stored_extra
 -- changes:  holders, size, waiters
 local expired_entries = redis.call("ZCOUNT", timeout, "-inf", text(now))
@@ -13,8 +13,7 @@ local extra_weight = holders > 0 and stored_extra or 0 -- without holders no uni
 -- include numbers.lua
 -- include allot.lua
 local expired_count = 0 -- permits that this call counts as expired
-local SOON = 500 -- ms: waiters of a rate are told when their turns come earlier by more than that
-local departed = 0 -- waiters that leave, and grants of a rate that are taken back
+local departed = { count = 0, from = TOP } -- what leaves a rate: waiters, and grants that are taken back; the first position, -1 for a grant
 local counts_expired = window == 0 and now >= grace_until -- otherwise they are meant to expire, or may be restored
 -- Ids that it may still reap or remove from the queue, fewer where each may be another tenant's; expired entries left over.
 local budget, remaining = tenancy and STEP or BOUND, 0
@@ -29,10 +28,15 @@ end
 -- remove_from removes the ids from index first on from a key, and returns which of them were in it, with their scores if tenants
 -- share the name. Removing them one at a time would take several times as long.
 local function remove_from(key, ids, first)
-  if #ids == first and not tenancy then return { redis.call("ZREM", key, ids[first]) == 1 } end
+  if #ids == first and not tenancy and window == 0 then return { redis.call("ZREM", key, ids[first]) == 1 } end
   local scores = redis.call("ZMSCORE", key, unpack(ids, first))
   redis.call("ZREM", key, unpack(ids, first))
   return scores
+end
+
+function departed.add(position) -- none if it is not one
+  if window == 0 or not position then return end
+  departed.count, departed.from = departed.count + 1, math.min(departed.from, tonumber(position) or -1)
 end
 
 -- remove removes the ids from index first on from every key, and returns the previous state of each.
@@ -49,6 +53,7 @@ local function remove(ids, first)
       if tenancy then tenancy.released(ids[i], units and parse_weight(units[n]) or 1, held[n], 1) end
     elseif waited[n] and not removed[ids[i]] then
       state, waiters = WAITING, waiters - 1
+      departed.add(waited[n])
       left[#left + 1], positions[#positions + 1] = ids[i], waited[n]
     end
     states[n], removed[ids[i]] = state, true
@@ -69,7 +74,7 @@ local function release(first)
   local granted
   for i, state in ipairs(remove(ARGV, first)) do
     if state == GONE and (tonumber(deadlines[i]) or 0) > now then state = EVICTED end
-    if state == HELD or state == WAITING then departed = departed + 1 end
+    if state == HELD then departed.add(-1) end
     if state == GONE then granted = granted or granted_since() and 1 + numbers_granted() or 0 end
     reply[size + 1], reply[size + 2] = state, state == GONE and granted or 0
     size = size + 2
@@ -81,14 +86,17 @@ local function discard(ids)
   if extra_weight > 0 or tenancy or numbering then return remove(ids, 1) end -- else no holder weighs more than 1
   local held = redis.call("ZREM", owner, unpack(ids))
   holders = holders - held
-  if waiters > 0 and held < #ids then waiters = waiters - redis.call("ZREM", queue, unpack(ids)) end
+  if waiters > 0 and held < #ids then
+    for _, position in ipairs(window > 0 and redis.call("ZMSCORE", queue, unpack(ids)) or {}) do departed.add(position) end
+    waiters = waiters - redis.call("ZREM", queue, unpack(ids))
+  end
   redis.call("ZREM", timeout, unpack(ids))
   if weight_count > 0 then redis.call("HDEL", weight, unpack(ids)) end
 end
 
 -- reap removes ids whose deadline has passed.
 local function reap()
-  local before, waited = holders, waiters
+  local before = holders
   local ids = redis.call("ZRANGEBYSCORE", timeout, "-inf", text(now), "LIMIT", 0, budget)
   if numbering then -- shorten the list to what the budget allows
     local weights = #ids > 0 and weight_count > 0 and redis.call("HMGET", weight, unpack(ids)) or {}
@@ -99,7 +107,6 @@ local function reap()
     budget = budget - #ids
   end
   if #ids > 0 then discard(ids) end
-  departed = departed + waited - waiters
   remaining = expired_entries - #ids
   if remaining > 0 then reply[MORE] = 1 end
   if counts_expired then expired_count = before - holders end

@@ -262,6 +262,25 @@ func TestCallOfARateQueuesOnlyIfItsTurnComesInTime(t *testing.T) {
 		reply: "waiting #1, refused 30s, next 20s",
 		state: "owner you:1=5 you:2=6 | queue you:4=8 me:1=#1 | timeout me:1=10s you:1=20s you:2=30s you:4=70s | counter #1 | weight extra=1 you:1=2" + meta,
 	}, {
+		name:  "each takes from what one grant frees",
+		seed:  "owner you:1=5 | timeout you:1=20s | counter 8 | weight extra=2 you:1=3" + meta,
+		ids:   []string{"me:1", "me:2", "me:3", "me:4"},
+		call:  acquiringBounded(25*time.Second, 25*time.Second, 25*time.Second, 75*time.Second),
+		reply: "waiting #1, waiting #2, waiting #3, refused 80s, next 20s",
+		state: "owner you:1=5 | queue me:1=#1 me:2=#2 me:3=#3 | timeout me:1=10s me:2=10s me:3=10s you:1=20s | counter #3 | weight extra=2 you:1=3" + meta,
+	}, {
+		name:  "and from what those before it free again",
+		ids:   []string{"me:1*2", "me:2*2", "me:3*2"},
+		call:  acquiringBounded(0, 75*time.Second, 110*time.Second),
+		reply: "held #1, waiting #2, refused 120s, next 60s, room 1",
+		state: "owner me:1=#1 | queue me:2=#2 | timeout me:2=10s me:1=60s | counter #2 | weight extra=1 me:1=2 me:2=2" + meta + " granted=1",
+	}, {
+		name:  "an earlier waiter of the caller still learns its own turn",
+		seed:  "owner you:1=5 you:2=6 | queue me:7=7 you:4=8 | timeout you:1=20s you:2=30s me:7=70s you:4=70s | counter 8 | weight extra=1 you:2=2 you:4=2" + meta,
+		ids:   []string{"me:8"},
+		call:  acquiringBounded(5 * time.Second),
+		reply: "refused 80s, next 20s",
+	}, {
 		name:  "its turn is more than that the queue is full",
 		seed:  "owner you:1=5 you:2=6 you:3=7 | queue you:4=8 you:5=9 you:6=10 | timeout you:1=20s you:2=30s you:3=40s you:4=70s you:5=70s you:6=70s | counter 10" + meta,
 		ids:   []string{"me:1", "me:2"},
@@ -306,15 +325,26 @@ func TestWaitersOfARateAreToldThatTheirTurnMayComeEarlier(t *testing.T) {
 		wake:  "you 5:9:0",
 		state: holders + " | queue you:5=9" + deadlines + " you:5=70s | counter 9" + meta,
 	}, {
-		name: "not where a turn takes less than half a second",
-		seed: "owner you:1=5 you:2=6 you:3=7 | queue me:4=8 you:5=9" + deadlines + " me:4=70s you:5=70s | counter 9 | meta declared=3/900 layout=2 since=7 until=80s",
-		ids:  []string{"me:4"},
-		call: func(l *lab, ids []*ticket) Call {
-			often := Declaration{Spec: LimitSpec{Limit: 3, Window: 900 * time.Millisecond}, Since: 7}
-			return Release(l.space.About("name"), often, 0, false, ids)
-		},
+		name:  "not one whose turn comes hardly earlier",
+		seed:  holders + " | queue me:4=8 you:5=9 | timeout you:1=20s you:2=20s you:3=40s me:4=70s you:5=70s | counter 9" + meta,
+		ids:   []string{"me:4"},
+		call:  releases,
 		reply: "waiting",
-		state: "owner you:1=5 you:2=6 you:3=7 | queue you:5=9" + deadlines + " you:5=70s | counter 9 | meta declared=3/900 layout=2 since=7 until=80s",
+		state: holders + " | queue you:5=9 | timeout you:1=20s you:2=20s you:3=40s you:5=70s | counter 9" + meta,
+	}, {
+		name:  "nor one before it",
+		seed:  holders + " | queue you:5=8 me:4=9" + deadlines + " me:4=70s you:5=70s | counter 9" + meta,
+		ids:   []string{"me:4"},
+		call:  releases,
+		reply: "waiting",
+		state: holders + " | queue you:5=8" + deadlines + " you:5=70s | counter 9" + meta,
+	}, {
+		name:  "the caller learns it from the reply",
+		seed:  holders + " | queue me:4=8 me:5=9" + deadlines + " me:4=70s me:5=70s | counter 9" + meta,
+		ids:   []string{"me:4"},
+		call:  releases,
+		reply: "waiting, next 20s",
+		state: holders + " | queue me:5=9" + deadlines + " me:5=70s | counter 9" + meta,
 	}, {
 		name:  "a newer declaration",
 		seed:  "owner you:1=5 you:2=6 | queue you:4=8 | timeout you:1=20s you:2=30s you:4=70s | counter 8 | weight you:4=3 | meta declared=2/60000 layout=2 since=6 until=80s",
@@ -322,6 +352,14 @@ func TestWaitersOfARateAreToldThatTheirTurnMayComeEarlier(t *testing.T) {
 		reply: "room 1",
 		wake:  "you 4:8:0",
 		state: "owner you:1=5 you:2=6 | queue you:4=8 | timeout you:1=20s you:2=30s you:4=70s | counter 8 | weight you:4=3" + meta,
+	}, {
+		name:  "a grant is given back",
+		seed:  "owner me:1=5 you:2=6 you:3=7 | queue you:4=8 | timeout me:1=20s you:2=30s you:3=40s you:4=70s | counter 8 | weight you:4=2" + meta,
+		ids:   []string{"me:1"},
+		call:  releases,
+		reply: "held, room 1",
+		wake:  "you 4:8:0",
+		state: "owner you:2=6 you:3=7 | queue you:4=8 | timeout you:2=30s you:3=40s you:4=70s | counter 8 | weight you:4=2" + meta,
 	}, {
 		name: "a grant is revoked",
 		seed: "owner them:1=5 you:2=6 you:3=7 | queue you:4=8 | timeout them:1=20s you:2=30s you:3=40s you:4=70s | counter 8 | weight you:4=2" + meta,
