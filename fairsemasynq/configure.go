@@ -28,10 +28,17 @@ func delayOf(others asynq.RetryDelayFunc) asynq.RetryDelayFunc {
 	}
 	return func(n int, err error, task *asynq.Task) time.Duration {
 		if rescheduled, is := errors.AsType[*RescheduleError](err); is {
-			return rescheduled.Delay
+			return toWholeSecond(time.Now(), rescheduled.Delay)
 		}
 		return others(n, err, task)
 	}
+}
+
+// toWholeSecond lengthens a delay that begins now so that it ends with a second. asynq stores in which second a task is due, so it would
+// try it up to a second early, and again and again until its turn comes.
+func toWholeSecond(now time.Time, delay time.Duration) time.Duration {
+	due := now.Add(delay)
+	return due.Add(time.Second - 1).Truncate(time.Second).Sub(now)
 }
 
 func isFailure(others func(error) bool) func(error) bool {

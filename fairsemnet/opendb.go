@@ -39,7 +39,9 @@ func (o DBOptions) maxIdle() int { return max(0, cmp.Or(o.MaxIdle, o.MaxOpen)) }
 // that waits for the dial of its own connection is given the unit of an idle one, too.
 //
 // Another process is another [fairsem.Client] here, or another pool of the same. Where more of them wait than there are units, connections
-// go round. While the name is paused, nothing is closed for others.
+// go round: while others wait, a connection that was idle for a third of a TTL is closed, and where there is less than one for each process
+// any that is as old. That goes on in an outage of Redis and in a pause that begin then, also with [KeepOpen], and nothing is opened again
+// before they end. Once a DB knows of a pause it closes nothing for others. The pool of fairsempgx keeps its connections in both.
 //
 // A driver may dial once more to cancel a query, as those for PostgreSQL do. Such a dial takes no unit, since the query may hold the one
 // that it would wait for. So while queries are canceled there may be more connections than the limit, for a moment. The context tells

@@ -65,9 +65,9 @@
 // With [Options].OnLost set to [fairsemnet.KeepOpen] they stay open, and there may be more connections than the limit
 // afterwards. A restart of Redis interrupts nothing.
 //
-// An Exec without arguments, or in the simple protocol, fails with "conn closed" in pgx 5.12, as on any connection that breaks, and
-// [pgconn.SafeToRetry] then says that it was not sent, though the server may have executed it. database/sql sends it again, up to
-// twice.
+// An Exec without arguments or in the simple protocol, and a Batch in QueryExecModeExec, fail with "conn closed" in pgx 5.12, as on any
+// connection that breaks, and [pgconn.SafeToRetry] then says that it was not sent, though the server may have executed it. database/sql
+// sends it again, up to twice.
 //
 // # What is not promised
 //
