@@ -1,8 +1,8 @@
 -- finish.lua: what every full script ends with that can grant or remove something: the grants that are possible now, the expiry of the
 -- keys, and the reply.
 --
--- needs:    SECOND, clock_ahead, declared_spec, declares, departed, epoch, expire_at, expired_count, extra_weight, first_token, forecast, grace_until,
---           granted_count, grants, had_queue, keep, last_granted, limit, messages, notify_heads, now, numbering, pinned, promote, record_pace, remaining,
+-- needs:    SECOND, clock_ahead, declared_spec, declares, departed, epoch, expire_at, expired_count, extra_weight, first_token, forecast,
+--           grace_until, granted_count, grants, had_queue, keep, last_granted, limit, messages, notify_heads, now, numbering, pinned, promote, record_pace, remaining,
 --           renew_keys, replication, resizing, server, state_lost, steady, stepped_back, store_extra, stored_extra, tenancy,
 --           window
 -- provides: recorded_at

@@ -177,10 +177,10 @@ if window > 0 then
 
   local queued = 0 -- requests of this call that have queued up
 
-  -- rate.time_until_grant returns the ms until a request for so many units, behind so many waiters, those of the call that queued up included, is
-  -- granted. In one call most must always be the units of all its requests. It is weighted if any of these or of what is
-  -- stored weighs more than 1. Beyond the bound the result is too low, and the waiter that polls then gets another. Where tenants share the
-  -- name it is that of tenant_grant_time.
+  -- rate.time_until_grant returns the ms until a request for so many units is granted, behind so many waiters, of which the last may have
+  -- queued up in this call. In one call most must always be the units of all its requests. It is weighted if any of these or of what is stored
+  -- weighs more than 1. Beyond the bound the result is too low, and the waiter that polls then gets another. Where tenants share the name it
+  -- is that of tenant_grant_time.
   function rate.time_until_grant(ahead, units, most, weighted, known)
     if limit == 0 then return lease end -- paused
     local at
@@ -204,8 +204,8 @@ if window > 0 then
   -- ask_anew has what follows asked of what is stored now.
   local function ask_anew() order, nth_deadlines, chunk, line, queued = nil, {}, 1, nil, 0 end
 
-  -- departed.tell has the first waiter of each other client poll if its turn comes earlier by more than SOON, because others have left. The turns of
-  -- tenants' waiters are not told.
+  -- departed.tell has the first waiter of each other client poll if its turn comes earlier by more than SOON, because others have left.
+  -- Waiters of tenants poll anyway when the next entry expires.
   function departed.tell()
     ask_anew()
     local heads, told = redis.call("ZRANGE", queue, 0, BOUND - 1, "WITHSCORES"), { [forecast and caller or ""] = true }

@@ -13,7 +13,7 @@ local extra_weight = holders > 0 and stored_extra or 0 -- without holders no uni
 -- include numbers.lua
 -- include allot.lua
 local expired_count = 0 -- permits that this call counts as expired
-local departed = { count = 0, from = TOP } -- what leaves a rate: waiters, and grants that are taken back; the first position, -1 for a grant
+local departed = { count = 0, from = TOP } -- waiters that leave a rate and grants that it takes back; the first position, -1 for a grant
 local counts_expired = window == 0 and now >= grace_until -- otherwise they are meant to expire, or may be restored
 -- Ids that it may still reap or remove from the queue, fewer where each may be another tenant's; expired entries left over.
 local budget, remaining = tenancy and STEP or BOUND, 0
@@ -34,7 +34,7 @@ local function remove_from(key, ids, first)
   return scores
 end
 
-function departed.add(position) -- none if it is not one
+function departed.add(position) -- counts nothing if there is none
   if window == 0 or not position then return end
   departed.count, departed.from = departed.count + 1, math.min(departed.from, tonumber(position) or -1)
 end

@@ -319,6 +319,14 @@ func TestWaitersOfARateAreToldThatTheirTurnMayComeEarlier(t *testing.T) {
 		wake:  "them 7:11:0, you 5:9:0",
 		state: holders + " | queue you:5=9 you:6=10 them:7=11" + deadlines + " them:7=70s you:5=70s you:6=70s | counter 11" + meta,
 	}, {
+		name:  "each by its own turn",
+		seed:  holders + " | queue me:4=8 you:5=9 them:6=10 | timeout you:1=20s you:2=40s you:3=40s me:4=70s you:5=70s them:6=70s | counter 10" + meta,
+		ids:   []string{"me:4"},
+		call:  releases,
+		reply: "waiting",
+		wake:  "you 5:9:0",
+		state: holders + " | queue you:5=9 them:6=10 | timeout you:1=20s you:2=40s you:3=40s them:6=70s you:5=70s | counter 10" + meta,
+	}, {
 		name:  "one ahead has died",
 		seed:  holders + " | queue them:4=8 you:5=9" + deadlines + " them:4=-1s you:5=70s | counter 9" + meta,
 		call:  refreshes,
