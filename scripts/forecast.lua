@@ -94,7 +94,7 @@ if window > 0 then
     end
     for i = 1, #ids do
       local units = parse_weight(weights[i])
-      add_expiry(line, units, whole(deadlines[i]) or 0)
+      add_expiry(line, units, whole(deadlines[i]) or now + window)
       unread = unread - units
     end
     line.all = #ids < math.min(excess, BOUND)

@@ -624,6 +624,12 @@ func TestForecastOfARate(t *testing.T) {
 		call:  acquiringRate(false),
 		reply: "refused 80s",
 	}, {
+		name:  "a grant whose deadline another program has deleted may last for a window",
+		seed:  "owner you:1=1 you:2=2 | timeout you:2=20s | counter 8 | weight extra=1 you:1=2" + meta,
+		ids:   []string{"me:1*2"},
+		call:  acquiringRate(false),
+		reply: "refused 60s",
+	}, {
 		name:  "in a pause there is no forecast",
 		seed:  "owner you:1=1 | timeout you:1=20s | counter 8 | meta declared=3/60000 layout=2 pinned=0 since=7 until=80s",
 		ids:   []string{"me:1"},
