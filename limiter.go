@@ -68,9 +68,8 @@ func newLimiter(s *Semaphore) *Limiter { return &Limiter{s.Inspector, s} }
 // if their turns come earlier by half a second or more. If its turn comes after CallOptions.MaxWait or the deadline of ctx, it returns a
 // [*WaitError] at once and was in nobody's way, but not with a HeadStart, when its turn is not known before it is in the queue. That turn is
 // as exact as the RetryAfter of Allow. In a grace period it first waits for the end of that. For a paused name it assumes that the pause ends
-// in a TTL. The
-// other errors are those of Acquire. After an error nothing counts; units that Redis may have granted meanwhile are released, if it answers
-// again within a TTL and the window, or a minute where the window is longer.
+// in a TTL. The other errors are those of Acquire. After an error nothing counts; units that Redis may have granted meanwhile are released, if
+// it answers again within a TTL and the window, or a minute where the window is longer.
 func (l *Limiter) Wait(ctx context.Context, n int64) error {
 	_, err := l.acquire(ctx, "wait", n, inQueue)
 	return err

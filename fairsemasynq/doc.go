@@ -38,8 +38,8 @@
 //	the Client is closed       1 s
 //
 // and up to a quarter more, so that not all come back at once. asynq stores whole seconds, so it is up to one second more, and polls every
-// Config.DelayedTaskCheckInterval, 5 s. A task whose Deadline comes before that is a failure then, and its handler is not called. A weight that exceeds the limit, and a
-// mistake of the program such as an error of LimitOf, are failures.
+// Config.DelayedTaskCheckInterval, 5 s. A task whose Deadline comes before that is a failure then, and its handler is not called. A weight
+// that exceeds the limit, and a mistake of the program such as an error of LimitOf, are failures.
 //
 // asynq archives a task that has no retries left for any error. Such a task, which is every task with MaxRetry(0), is not rescheduled: it
 // waits in its worker, in the queue of the limit, until it has its permit. No MaxWait ends that, also not that of CallOptions; while
