@@ -379,7 +379,7 @@ func (w *numberWalk) step() {
 func (w *numberWalk) hasExpired(s snapshot, id string) bool { return scores(s.timeout)[id] <= 1 }
 
 func (w *numberWalk) acquire() {
-	params := AcquireParams{TTL: time.Minute, Wait: w.IntN(4) > 0, HeadStart: time.Duration(w.IntN(5)/4) * time.Hour, Numbered: w.IntN(3) > 0}
+	params := AcquireParams{TTL: walkTTL, Wait: w.IntN(4) > 0, HeadStart: time.Duration(w.IntN(5)/4) * time.Hour, Numbered: w.IntN(3) > 0}
 	var asked []string
 	for range 1 + w.IntN(4) {
 		id := fmt.Sprintf("client%d:%d", w.IntN(3), len(w.ids)+1)
@@ -445,7 +445,7 @@ func (w *numberWalk) restore() {
 		was := w.was[id]
 		had.Numbers, had.Units, had.Lists = append(had.Numbers, was.token), append(had.Units, w.weights[id]), append(had.Lists, NumberList(was.numbers))
 	}
-	w.call(Restore(w.l.space.About("name"), w.declare(), time.Minute, w.tickets(lost), had), len(lost))
+	w.call(Restore(w.l.space.About("name"), w.declare(), walkTTL, w.tickets(lost), had), len(lost))
 }
 
 func (w *numberWalk) tickets(ids []string) (all []*ticket) {

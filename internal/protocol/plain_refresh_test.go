@@ -123,14 +123,14 @@ func TestRandomRenewalsHaveTheSameOutcomeWithAPlainScript(t *testing.T) {
 				for i := range labs {
 					labs[i] = newLab(t, rdb)
 					labs[i].seed("meta layout=2")
-					labs[i].ask(Acquire(labs[i].space.About("name"), d, AcquireParams{TTL: 20 * time.Second, Wait: true}, all), len(all))
+					labs[i].ask(Acquire(labs[i].space.About("name"), d, AcquireParams{TTL: walkTTL, Wait: true}, all), len(all))
 				}
 				ids, holding := drawRenewal(dice, all, members(labs[0].snapshot().owner))
-				renewed, answered := labs[0].renewAll(seededKnown, time.Minute, holding, ids)
+				renewed, answered := labs[0].renewAll(seededKnown, 2*walkTTL, holding, ids)
 				if answered {
 					answers++
 				}
-				full := labs[1].ask(Refresh(labs[1].space.About("name"), known(3), time.Minute, false, ids), len(ids))
+				full := labs[1].ask(Refresh(labs[1].space.About("name"), known(3), 2*walkTTL, false, ids), len(ids))
 				require.Equal(t, ranked(labs[1].described(full)), ranked(labs[0].described(renewed)), "the first %d of %v hold", holding, ids)
 			})
 			assert.Equal(t, steps, answers, "how many calls the plain script has answered")

@@ -274,7 +274,7 @@ func (w *walk) draw(l *lab, limit int64) (ids []string, released int, build func
 		w.weights[id] = 1
 		ids = append(ids, id)
 	}
-	p := AcquireParams{TTL: time.Minute, Wait: true, HeadStart: time.Duration(w.IntN(10)/9) * time.Hour}
+	p := AcquireParams{TTL: walkTTL, Wait: true, HeadStart: time.Duration(w.IntN(10)/9) * time.Hour}
 	return ids, released, func(l *lab, ids []*ticket) Call {
 		return Acquire(l.space.About("name"), known(limit), p, ids[released:], ids[:released]...)
 	}

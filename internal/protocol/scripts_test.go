@@ -1570,6 +1570,9 @@ func seeded(t *testing.T, stream uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, stream))
 }
 
+// walkTTL is the TTL of random calls: a machine that stands still for a while ends no lease of which the test does not know.
+const walkTTL = 6 * time.Hour
+
 // walks takes so many steps, fewer with -short, and returns how many. It says after which of them the test failed.
 func walks(t *testing.T, long, short int, step func(n int)) (steps int) {
 	t.Helper()
@@ -1634,7 +1637,7 @@ func (w *walk) step() {
 			d = declares(w.limit, usedNow)
 		}
 		t := AcquireParams{
-			TTL: time.Minute << (w.IntN(10) / 9 * 6), Wait: w.IntN(4) > 0, MaxQueue: int64(w.IntN(3) * 3),
+			TTL: walkTTL << (w.IntN(10) / 9 * 6), Wait: w.IntN(4) > 0, MaxQueue: int64(w.IntN(3) * 3),
 			HeadStart: time.Duration(w.IntN(4)/3) * time.Hour,
 		}
 		var toRelease []string
@@ -1648,7 +1651,7 @@ func (w *walk) step() {
 	case verb < 7:
 		ids = w.oldIDs()
 		released = len(ids)
-		tombstone := time.Duration(w.IntN(2)) * time.Minute
+		tombstone := time.Duration(w.IntN(2)) * walkTTL
 		build = func(_ *lab, s Keyspace, ids []*ticket) Call {
 			return Release(s.About("name"), d, tombstone, false, ids)
 		}
@@ -1657,7 +1660,7 @@ func (w *walk) step() {
 		holders := scores(w.states[0].owner)
 		knows := !slices.ContainsFunc(ids, func(id string) bool { _, holds := holders[id]; return !holds })
 		build = func(_ *lab, s Keyspace, ids []*ticket) Call {
-			return Refresh(s.About("name"), d, time.Minute, knows, ids)
+			return Refresh(s.About("name"), d, walkTTL, knows, ids)
 		}
 	case verb < 10:
 		build = func(_ *lab, s Keyspace, _ []*ticket) Call {

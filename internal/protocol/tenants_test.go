@@ -238,7 +238,7 @@ func newTenantWalk(t *testing.T, limit int64, labs ...*lab) *tenantWalk {
 		l.seed("meta layout=2")
 	}
 	return &tenantWalk{
-		Rand: seeded(t, 0), t: t, labs: labs, heaviest: 1, ttl: time.Minute,
+		Rand: seeded(t, 0), t: t, labs: labs, heaviest: 1, ttl: walkTTL,
 		p:       &policy{limit: limit, holders: make(map[string]*entry), tenants: make(map[string]*tenant)},
 		expired: make(map[string]bool), specs: make(map[string]TenantSpec), newest: make(map[*lab]string),
 	}
@@ -373,7 +373,7 @@ func (w *tenantWalk) release() {
 	w.p.grant()
 	if len(ids) == 0 {
 		w.each(func(l *lab) Call {
-			return Refresh[*ticket](l.space.About("name"), known(w.p.limit), time.Minute, false, nil)
+			return Refresh[*ticket](l.space.About("name"), known(w.p.limit), w.ttl, false, nil)
 		}, 0, 0, nil)
 		return
 	}
