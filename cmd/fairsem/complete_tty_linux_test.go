@@ -101,6 +101,30 @@ func TestShellsRunNothingOfALineThatTheyComplete(t *testing.T) {
 	}
 }
 
+// The scripts of cobra pass the command itself to eval, too. zsh also expands a first word for the completion of files.
+func TestShellsRunNothingOfACommandThatTheyComplete(t *testing.T) {
+	t.Parallel()
+	for _, c := range evaluatingShells {
+		t.Run(c.argv[0], func(t *testing.T) {
+			s := newStation(t)
+			s.hold("alpine")
+			sh := s.shellWith(c.script, c.argv...)
+			owned := t.TempDir() + "/owned"
+			for _, typed := range []string{
+				`"$(touch ` + owned + `)"/fairsem show al`, "`touch " + owned + "`/fairsem show al", `${x:-$(touch ` + owned + `)}/fairsem show al`,
+			} {
+				sh.press(typed + "\t\x01: \x05\x15echo 'al''ive'\n")
+				sh.await("alive")
+				sh.await("ready> ")
+				assert.NoFileExists(t, owned, typed)
+			}
+			path := redistest.Program(t, "fairsem")
+			sh.press(path + " show al\t\x01echo 'line:' \x05.\n")
+			sh.await("line: " + path + " show alpine")
+		})
+	}
+}
+
 // holderOf returns the id of the only holder of a name.
 func (s *station) holderOf(name string) string {
 	s.t.Helper()
@@ -119,13 +143,15 @@ func TestFishRunsNothingOfALineThatItCompletes(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "fish", "--no-config", "-c", `fairsem completion fish | source
 		complete -C "fairsem evict 'a;touch owned' "
 		complete -C "fairsem evict a (touch owned) "
+		complete -C "'x;touch owned;'/fairsem evict a "
+		complete -C "/bin/touch\ owned/fairsem evict a "
 		complete -C "fairsem run n -c 'tar c x | cat > archive' --tt"
 		complete -C "fairsem evict 'my job' "`)
 	cmd.Env = append(os.Environ(), "REDIS_URL=redis://"+s.server.Addr(), "HOME="+t.TempDir())
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	assert.Regexp(t, `\A--ttl\tlease [^\n]+\n`+s.holderOf("my job")+`\t[^\n]+\n\z`, string(out))
+	assert.Regexp(t, `\A(archive\n){2}--ttl\tlease [^\n]+\n`+s.holderOf("my job")+`\t[^\n]+\n\z`, string(out))
 	assert.NoFileExists(t, dir+"/owned")
 	archive, err := os.ReadFile(dir + "/archive")
 	require.NoError(t, err)

@@ -23,7 +23,8 @@ then; without a server it is silent. Those with characters that are special to a
 are left out.
 
 The scripts run nothing that stands on the line, and a variable there has its value only
-in bash. PowerShell has none: the usual one evaluates the line.
+in bash. A command whose path has a blank or a character that is special to a shell is
+not completed. PowerShell has none: the usual one evaluates the line.
 
 The script for bash needs the package bash-completion, the one for zsh needs compinit.
 
@@ -73,25 +74,26 @@ func completionScript(root *cobra.Command, shell string) (string, error) {
 }
 
 // evaluates are the lines of cobra's scripts that contain the line of the user, which they then pass to eval, and
-// their replacements. The key Tab must run nothing and write to no file.
+// their replacements. The key Tab must run nothing and write to no file. The first word, the command, is evaluated as it is, so nothing is
+// done for one that may be more than a path.
 var evaluates = map[string][][2]string{
 	// The words have their quotes. Bash cannot remove those without eval, so an operator, also one in quotes, becomes a character of no name.
 	"bash": {{
 		`args=("${words[@]:1}")`,
-		`args=("${words[@]:1}"); args=("${args[@]//[\` + "`" + `(){\}<>;&|]/�}")`,
+		`[[ ${words[0]} == *[^[:alnum:]_./~+@%-]* ]] && return; args=("${words[@]:1}"); args=("${args[@]//[\` + "`" + `(){\}<>;&|]/�}")`,
 	}},
 	// The words have their quotes, and an empty last one is a word, too. The prefix is evaluated again where candidates are added.
 	"zsh": {{
 		`words=("${=words[1,CURRENT]}")`,
-		`words=("${words[1]}" "${(@qq)${(@Q)words[2,CURRENT]}}")`,
+		`[[ ${words[1]} == *[^[:alnum:]_./~+@%-]* ]] && return 1; words=("${words[1]}" "${(@qq)${(@Q)words[2,CURRENT]}}")`,
 	}, {
 		`flagPrefix="-P ${BASH_REMATCH}"`,
 		`flagPrefix="-P ${(q)BASH_REMATCH}"`,
 	}},
-	// The words have lost their quotes. The first is the command, whose path may begin with a tilde.
+	// The words have lost their quotes.
 	"fish": {{
 		`set -l args (commandline -opc)`,
-		`set -l args (commandline -opc)[1] (string escape -- (commandline -opc)[2..-1])`,
+		`string match -qr -- '[^\w./~+@%-]' (commandline -opc)[1]; and return; set -l args (commandline -opc)[1] (string escape -- (commandline -opc)[2..-1])`,
 	}},
 }
 

@@ -81,7 +81,7 @@ func (c *connection) server() (*dial.Server, error) {
 	}
 	rawURL := cmp.Or(c.redis, os.Getenv(urlVariable))
 	if _, nested := os.LookupEnv(run.TenantVariable); nested && rawURL == "" {
-		return nil, exit.Usagef("the server is missing: the fairsem run or limit around this command passes REDIS_URL on only with --pass-redis-url; give it that, or --redis URL here")
+		return nil, exit.Usagef("the server is missing: the fairsem run or limit around this command passes REDIS_URL on only with --pass-redis-url, and only if it has one itself: give it both, or --redis URL here")
 	}
 	if rawURL == "" {
 		return nil, exit.Usagef("the server is missing: give --redis URL or set REDIS_URL")

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -142,25 +141,25 @@ func TestCtrlZStopsTheJobAndFgContinuesIt(t *testing.T) {
 // A Ctrl-Z right after fg left a job that ran with a command that did not, and that no key could stop or continue.
 func TestAJobWhoseCommandIsStoppedAlreadyStopsToo(t *testing.T) {
 	s := newStation(t)
-	file := filepath.Join(t.TempDir(), "pids")
+	dir := t.TempDir()
 	sh := s.shell(bash...)
-	sh.press(`fairsem run n --limit 1 --ttl 1h -c 'echo $$ $PPID >` + file + `; read a; echo "got $a"'` + "\n")
+	sh.press(`fairsem run n --limit 1 --ttl 1h -c 'echo $$ $PPID >` + dir + `/pids; until test -e ` + dir + `/go; do sleep 0.01; done; echo we''nt' | cat` + "\n")
 	var command, job int
-	_, err := fmt.Sscan(awaitFile(t, file), &command, &job)
+	_, err := fmt.Sscan(awaitFile(t, dir+"/pids"), &command, &job)
 	require.NoError(t, err)
 	require.NoError(t, syscall.Kill(command, syscall.SIGSTOP))
 	require.Eventually(t, func() bool {
 		if strings.Contains(sh.String(), "[1]+  Stopped") { // the name of the directory has that word too
 			return true
 		}
-		_ = syscall.Kill(job, syscall.SIGTSTP) // one that comes before the job has seen its command stop is lost
+		_ = syscall.Kill(-job, syscall.SIGTSTP) // one that comes before the job has seen its command stop is lost
 		return false
 	}, time.Minute, time.Second)
 	sh.await("ready> ")
 	sh.press("fg\n")
 	sh.await("fairsem run")
-	sh.press("it\n")
-	sh.await("got it")
+	require.NoError(t, os.WriteFile(dir+"/go", nil, 0o600))
+	sh.await("went")
 	sh.await("ready> ")
 }
 
@@ -241,6 +240,102 @@ func TestAJobThatWasStoppedTooLongIsNotContinued(t *testing.T) {
 	sh.await("code=76")
 	assert.NoFileExists(t, dir+"/on")
 	require.NoError(t, p.Release(t.Context()))
+}
+
+// The kernel stops no job that no shell could continue, as in a container or under ssh. The command, which has a parent in its session, was
+// stopped for ever.
+func TestCtrlZHasNoEffectWhereNoShellCouldContinueTheJob(t *testing.T) {
+	s := newStation(t)
+	cmd := s.command("--limit", "1", "-c", `echo up; read line; echo "got $line"; exit 5`)
+	tty := onTerminal(t, cmd)
+	tty.await("up")
+	tty.press("\x1a")
+	tty.await("^Z")
+	tty.press("it\n")
+	tty.await("got it")
+	assert.Equal(t, 5, exitCode(cmd.Wait()))
+}
+
+// Only the command has the terminal, so only it had the signal, and a loop went on with its next round.
+func TestCtrlCEndsTheScriptAroundARun(t *testing.T) {
+	s := newStation(t)
+	for _, c := range []struct {
+		name, key, script string
+		end               string
+	}{
+		{"Ctrl-C", "\x03", `for i in 1 2 3; do fairsem run n --limit 1 -c 'echo "up"; exec sleep 100'; echo next; done`, "signal: interrupt"},
+		{"Ctrl-C, two runs", "\x03", `for i in 1 2 3; do fairsem run o --limit 1 --pass-redis-url -- fairsem run n --limit 1 -c 'echo "up"; exec sleep 100'; echo next; done`, "signal: interrupt"},
+		{"Ctrl-backslash", "\x1c", `ulimit -c 0; trap 'echo caught; exit 3' QUIT; fairsem run n --limit 1 -c 'echo "up"; exec sleep 100'; echo "code $?"`, "exit status 3"},
+	} {
+		for _, sh := range []string{"bash", "dash"} {
+			cmd := exec.CommandContext(t.Context(), redistest.Program(t, sh), "-c", c.script)
+			cmd.Env = append(os.Environ(), "REDIS_URL=redis://"+s.server.Addr())
+			tty := onTerminal(t, cmd)
+			tty.await("up")
+			tty.press(c.key)
+			_ = cmd.Wait()
+			assert.Equal(t, c.end, cmd.ProcessState.String(), "%s in %s: %s", c.name, sh, tty)
+			<-tty.drained
+			assert.NotContains(t, tty.String(), "next")
+			s.awaitState(0, 0)
+		}
+	}
+}
+
+// One that handles Ctrl-C decides what it means.
+func TestCtrlCThatTheCommandHandlesEndsNoScript(t *testing.T) {
+	s := newStation(t)
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `fairsem run n --limit 1 -c 'trap "exit 4" INT; echo "up"; while :; do sleep 0.01; done'; echo "code $?"`)
+	cmd.Env = append(os.Environ(), "REDIS_URL=redis://"+s.server.Addr())
+	tty := onTerminal(t, cmd)
+	tty.await("up")
+	tty.press("\x03")
+	tty.await("code 4")
+	require.NoError(t, cmd.Wait())
+}
+
+// ssh and sudo ask on the terminal itself for a password, which went to the shell.
+func TestACommandReadsTheTerminalThoughItsStandardFilesAreOthers(t *testing.T) {
+	s := newStation(t)
+	file := t.TempDir() + "/out"
+	sh := s.shell(bash...)
+	sh.press(`fairsem run n --limit 1 -c 'echo ask >/dev/tty; read x </dev/tty; echo "got $x"' </dev/null >` + file + " 2>&1\n")
+	sh.await("ask")
+	sh.press("secret\n")
+	sh.await("ready> ")
+	assert.Equal(t, "got secret", awaitFile(t, file))
+}
+
+// A shell suspends itself, and then nothing read the terminal.
+func TestACommandThatStopsItselfOnTheTerminalStopsTheJob(t *testing.T) {
+	s := newStation(t)
+	sh := s.shell(bash...)
+	sh.press(`fairsem run n --limit 1 --ttl 1h -c 'echo "up"; kill -STOP $$; read x; echo "got $x"'` + "\n")
+	sh.await("up\r\n")
+	sh.await("[1]+  Stopped")
+	sh.press("fg\n")
+	sh.await("fairsem run")
+	sh.press("it\n")
+	sh.await("got it")
+	sh.await("ready> ")
+}
+
+func TestCtrlZStopsAJobThatOnlyHoldsItsPermit(t *testing.T) {
+	s := newStation(t)
+	sh := s.shell(bash...)
+	sh.press("fairsem run n --limit 1 --ttl 1h --min-hold 1h -c 'echo o''ver'\n")
+	sh.await("over")
+	require.Eventually(t, func() bool {
+		sh.press("\x1a") // one that comes while the command ends is for that
+		return strings.Contains(sh.String(), "[1]+  Stopped")
+	}, time.Minute, time.Second/4)
+	keys := []string{"fg\n", "\x03"} // a second Ctrl-Z may stop it again, and a Ctrl-C that comes before fg has continued it is for the shell
+	require.Eventually(t, func() bool {
+		sh.press(keys[0])
+		keys[0], keys[1] = keys[1], keys[0]
+		status, err := s.sem(1).Status(t.Context())
+		return err == nil && status.Holders == 0
+	}, time.Minute, time.Second/4)
 }
 
 // A stop of the command alone, not of the job, does not stop the renewal.

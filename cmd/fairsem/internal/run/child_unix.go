@@ -5,6 +5,7 @@ package run
 import (
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -105,15 +106,20 @@ func lives(group int) bool {
 	return err == nil || err == syscall.EPERM
 }
 
-// terminal is the first of the standard files that is one; -1: none is.
-func terminal() int {
-	for fd := range 3 {
+// terminal is a file of the terminal that this process can be stopped by, also if no standard file is: ssh and sudo ask there for a
+// password. -1: there is none.
+var terminal = sync.OnceValue(func() int {
+	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		return fd
+	}
+	for fd := range 3 { // in a root directory without devices
 		if term.IsTerminal(fd) {
 			return fd
 		}
 	}
 	return -1
-}
+})
 
 // interactive reports whether the command gets the terminal at the start. A command that writes into a pipe leaves the
 // terminal to the reader of the pipe, and gets it when it asks.

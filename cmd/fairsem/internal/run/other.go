@@ -12,6 +12,8 @@ var forwarded = []os.Signal{os.Interrupt, syscall.SIGTERM}
 
 func (h *holder) hold() error { return errors.New("run needs a Unix system") }
 
+func (h *holder) passOn() {}
+
 func inBackground() bool { return false }
 
 // CanBecome reports whether a command can replace this process.

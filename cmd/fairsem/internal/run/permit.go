@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/fairsem/fairsem"
@@ -43,10 +44,13 @@ func MaxKillAfter(ttl time.Duration) time.Duration { return max(0, ttl/10-max(tt
 func (j PermitJob) Run(ctx context.Context) error {
 	signals, stop := catch()
 	defer stop()
-	return j.Request.journalled(func(journal *journal) error {
-		h := &holder{job: j, waiter: &waiter{request: &j.Request, signals: signals, journal: journal}}
+	h := &holder{job: j}
+	err := j.Request.journalled(func(journal *journal) error {
+		h.waiter = &waiter{request: &j.Request, signals: signals, journal: journal}
 		return h.run(ctx)
 	})
+	h.passOn()
+	return err
 }
 
 // holder is a PermitJob in progress.
@@ -56,6 +60,7 @@ type holder struct {
 	path   string // of the command
 	sem    *fairsem.Semaphore
 	permit *fairsem.Permit
+	key    syscall.Signal // the signal by which a key has ended the command; 0: it has ended otherwise
 }
 
 func (h *holder) run(ctx context.Context) (err error) {
@@ -139,7 +144,8 @@ func (h *holder) release(ctx context.Context) {
 	case err == nil:
 		h.waiter.journal.note(note{Event: "released"})
 	case !errors.Is(err, fairsem.ErrLost):
-		why := strings.TrimSuffix(err.Error(), ", and it goes on in the background") // not for long: this process ends
+		why := strings.TrimPrefix(err.Error(), "fairsem: ")
+		why = strings.TrimSuffix(why, ", and it goes on in the background") // not for long: this process ends
 		h.waiter.journal.warn("the permit was not released and expires within %s: %s", text.Span(h.job.TTL), why)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -29,7 +30,9 @@ type supervisor struct {
 	lastAlive time.Time        // when the permit was last seen to live
 	lost      bool             // and the loss was reported
 	killAt    <-chan time.Time // nil: no kill is pending
+	unstopped <-chan time.Time // nil, or when this job should have stopped like the child
 	warned    string           // the last warning about a group that cannot be ended
+	sent      []os.Signal      // to the command by this process
 }
 
 // hold runs the command and returns when its group is gone and the least time is over.
@@ -53,7 +56,9 @@ func (h *holder) hold() error {
 	journal := h.waiter.journal
 	journal.note(note{Event: "started", PID: c.pid})
 	s := &supervisor{job: h.job, permit: h.permit, journal: journal, child: c, signals: h.waiter.signals, controls: controls, lastAlive: granted}
-	code := s.supervise()
+	end := s.supervise()
+	code := codeOf(end)
+	h.key = s.keyOf(end)
 	s.endGroup()
 	g.stop()
 	c.reclaimTerminal()
@@ -100,8 +105,8 @@ func (h *holder) permitVariables() []string {
 	}
 }
 
-// supervise returns the exit code of the command.
-func (s *supervisor) supervise() int {
+// supervise returns how the command has ended.
+func (s *supervisor) supervise() syscall.WaitStatus {
 	tick := time.NewTicker(s.job.TTL / 100)
 	defer tick.Stop()
 	lost := s.permit.Context().Done()
@@ -110,7 +115,7 @@ func (s *supervisor) supervise() int {
 		select {
 		case state := <-s.child.states:
 			if !state.Stopped() {
-				return codeOf(state)
+				return state
 			}
 			s.child.stopped = true
 			s.stopped(state.StopSignal())
@@ -118,6 +123,8 @@ func (s *supervisor) supervise() int {
 			s.send(sig)
 		case sig := <-s.controls:
 			s.control(sig)
+		case <-s.unstopped:
+			s.goOn()
 		case <-tick.C:
 		case <-lost:
 			lost = nil
@@ -138,8 +145,11 @@ func codeOf(state syscall.WaitStatus) int {
 // control passes on the signals of job control.
 func (s *supervisor) control(sig os.Signal) {
 	s.check() // after a long stop the permit may be lost, and the command must not continue
-	if sig == syscall.SIGCONT && s.child.usesTerminal {
-		s.child.giveTerminal()
+	if sig == syscall.SIGCONT {
+		s.unstopped = nil
+		if s.child.usesTerminal {
+			s.child.giveTerminal()
+		}
 	}
 	already := s.child.stopped
 	s.child.signal(sig)
@@ -151,12 +161,12 @@ func (s *supervisor) control(sig os.Signal) {
 }
 
 // stopped gives the child the terminal if that is what stopped it. Otherwise this job stops like the child, unless only
-// the child was stopped: that must not stop the renewal of its permit.
+// the child was stopped: that must not stop the renewal of its permit. One that has the terminal would leave it without a reader.
 func (s *supervisor) stopped(by syscall.Signal) {
-	if by == syscall.SIGSTOP {
+	if by == syscall.SIGSTOP && foreground() != s.child.pid {
 		return
 	}
-	if by != syscall.SIGTSTP && s.child.giveTerminal() {
+	if by != syscall.SIGTSTP && by != syscall.SIGSTOP && s.child.giveTerminal() {
 		s.child.usesTerminal = true
 		s.child.signal(syscall.SIGCONT)
 		return
@@ -168,6 +178,46 @@ func (s *supervisor) stopped(by syscall.Signal) {
 	// SIGTSTP would do if Go could restore its default. Unlike SIGSTOP, SIGTTIN does not stop a process without a shell
 	// that could continue it. Kill returns when this process is continued, and controls then has SIGCONT.
 	_ = syscall.Kill(whom, syscall.SIGTTIN)
+	if by != syscall.SIGSTOP { // which would also stop a command that runs without this process
+		s.unstopped = time.After(stopPatience)
+	}
+}
+
+// stopPatience is how long after its SIGTTIN this process runs at most if that stops it. A machine that takes longer has the child go on
+// before this process is stopped, until both are continued.
+const stopPatience = time.Second / 2
+
+// goOn continues the child, because this process was not stopped: no shell could continue it. Where the child would run without this
+// process, as the command of a container or of ssh, a Ctrl-Z has no effect either.
+func (s *supervisor) goOn() {
+	s.unstopped = nil
+	s.check() // this process was stopped all the same, if it has read the clock before its SIGCONT
+	s.child.giveTerminal()
+	s.child.signal(syscall.SIGCONT)
+}
+
+// keyOf returns the signal by which a key, Ctrl-C or Ctrl-\, has ended the child; 0: it has ended otherwise. A key sends its signal to the group
+// that has the terminal, and not to this process.
+func (s *supervisor) keyOf(end syscall.WaitStatus) syscall.Signal {
+	by := end.Signal()
+	if (by == syscall.SIGINT || by == syscall.SIGQUIT) && !s.lost && !slices.Contains(s.sent, os.Signal(by)) && foreground() == s.child.pid {
+		return by
+	}
+	return 0
+}
+
+// passOn sends the signal of the key to this process and the rest of its job, such as the script or the make that has started it. Without
+// this process they would have had it from the terminal; so a loop would go on. Like the command, this process ends by it.
+func (h *holder) passOn() {
+	switch h.key {
+	case 0:
+		return
+	case syscall.SIGINT:
+		signal.Reset(h.key)
+	default: // Go would print its goroutines; the exit code says the same
+		signal.Ignore(h.key)
+	}
+	_ = syscall.Kill(0, h.key)
 }
 
 // check notices the loss of the permit. It reads the clock first: the permit did live then.
@@ -209,6 +259,7 @@ const (
 // send sends a signal to the group, and warns if no process there can be reached: a process that sudo starts is another user's. A stopped
 // process handles one that ends it only when it is continued.
 func (s *supervisor) send(sig os.Signal) {
+	s.sent = append(s.sent, sig)
 	if !s.child.signal(sig) {
 		s.warnUnended()
 	}
@@ -258,6 +309,8 @@ func (s *supervisor) endGroup() {
 			giveUp = time.After(groupLimit)
 		case sig := <-s.signals:
 			s.send(sig)
+		case sig := <-s.controls:
+			s.control(sig)
 		case <-time.After(groupPoll):
 		}
 		s.check()
@@ -281,12 +334,22 @@ func (s *supervisor) holdMinimum(granted time.Time) {
 	if s.job.MinHold == 0 || s.lost {
 		return
 	}
-	select {
-	case <-time.After(time.Until(granted.Add(s.job.MinHold))):
-	case <-s.signals:
-	case <-s.permit.Context().Done():
-		reason := lossReason(s.permit)
-		s.journal.note(note{Event: "lost", Reason: reason})
-		s.journal.warn("the permit on %q was lost (%s) before --min-hold was over", s.job.Request.Name, reason)
+	over := time.After(time.Until(granted.Add(s.job.MinHold)))
+	for {
+		select {
+		case <-over:
+			return
+		case <-s.signals:
+			return
+		case sig := <-s.controls:
+			if sig == syscall.SIGTSTP {
+				_ = syscall.Kill(os.Getpid(), syscall.SIGTTIN) // see stopped
+			}
+		case <-s.permit.Context().Done():
+			reason := lossReason(s.permit)
+			s.journal.note(note{Event: "lost", Reason: reason})
+			s.journal.warn("the permit on %q was lost (%s) before --min-hold was over", s.job.Request.Name, reason)
+			return
+		}
 	}
 }
