@@ -37,6 +37,8 @@ type nameState struct {
 	backoff      time.Duration        // before the next try, while calls fail
 	epoch        int64                // of the name, from the latest reply; 0: none yet
 	epochSent    time.Time            // when the call was sent whose reply had the epoch
+	server       int64                // that answered last; 0: none has that identifies itself
+	queriesFirst bool                 // a restore was refused: a full server renews what it has, and restores nothing
 	verifySince  time.Time            // since when the server may have changed; zero: no reason to verify
 	checkAt      time.Time            // when to verify, if the server could go away unnoticed until then; zero: not scheduled
 	fastPath     fastPath             // to the plain scripts

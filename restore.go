@@ -1,6 +1,7 @@
 package fairsem
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fairsem/fairsem/internal/protocol"
@@ -12,13 +13,14 @@ import (
 //
 //   - Every script that can grant something compares the identity of the server. A change starts a new epoch, with a
 //     grace period.
-//   - Every reply carries the epoch. When it differs from that of its tickets, a client queries them at once and restores
-//     those that are missing.
+//   - Every reply carries the epoch. When it differs from that of its tickets, or another server has answered, a client restores
+//     them at once. What is stored is only renewed.
 //   - When a connection breaks, every name is verified. Every client that has tickets keeps connections open only to see
 //     them break: the subscription, and in a cluster one to each primary. While one of these is not established, the
 //     client queries several times in each grace period instead.
 //
-// Within one epoch nothing is restored: an id that is missing there has expired or was removed.
+// Within one epoch nothing is restored: an id that is missing there has expired or was removed. The script sees to that, because a client may
+// learn of another server before it learns of the epoch.
 
 // knowsLocked returns what calls about the name say that this client knows.
 func (v *nameState) knowsLocked() string {
@@ -71,11 +73,47 @@ func (v *nameState) noteEpochLocked(epoch int64, sent time.Time) {
 	v.epoch = epoch
 }
 
-// restoreLocked restores t. A permit that is never renewed gets the rest of its lease.
-func (v *nameState) restoreLocked(t *ticket) {
+// restoreLocked restores t.
+func (v *nameState) restoreLocked(t *ticket) { v.submitLocked(t, v.restoreKey(t)) }
+
+// restoreKey is the key of the restore of t. A permit that is never renewed gets the rest of its lease.
+func (v *nameState) restoreKey(t *ticket) requestKey {
 	lease := t.ttl
 	if t.opts.NoRefresh && t.phase == holding {
 		lease = t.rest(v.host.clock.Now())
 	}
-	v.submitLocked(t, requestKey{script: protocol.RestoreScript, spec: t.spec, lease: lease, confirmed: t.epoch})
+	return requestKey{script: protocol.RestoreScript, spec: t.spec, lease: lease, confirmed: t.epoch}
+}
+
+// restoreInsteadLocked turns a query of what the server may have lost into a restore, which answers like a query for what is stored all the
+// same. With thousands of names, or of permits, the grace period would end before both were sent.
+func (r *request) restoreInsteadLocked() {
+	v := r.state
+	if r.key.script != protocol.RefreshScript || v.queriesFirst {
+		return
+	}
+	changed := !v.host.keyspace.Cluster && v.host.servers.changed(v.server)
+	isLost := func(t *ticket) bool { return t.isOutdated(v.epoch) || changed && t.isStored() && t.epoch != 0 }
+	if !slices.ContainsFunc(r.tickets, isLost) {
+		return
+	}
+	calls := make(map[requestKey][]*ticket, 1)
+	for _, t := range r.tickets {
+		if isLost(t) {
+			k := v.restoreKey(t)
+			calls[k] = append(calls[k], t)
+		}
+	}
+	r.tickets = slices.DeleteFunc(r.tickets, isLost)
+	inPlace := len(r.tickets) == 0 && !r.bare // among the requests of many names
+	for k, together := range calls {
+		if inPlace {
+			most := mostInFull(together)
+			n := fitting(together, most, most)
+			r.key, r.tickets, together, inPlace = k, together[:n:n], together[n:], false
+		}
+		if len(together) > 0 {
+			v.queueLocked(k, together...)
+		}
+	}
 }

@@ -96,6 +96,7 @@ func (r *request) Prepare(now clock.Instant) (c pipeline.Command, timeout time.D
 	v.closeLocked(r)
 	r.tickets = v.stillWantedLocked(r.key.script, r.tickets, now.Time)
 	r.released = v.stillWantedLocked(protocol.ReleaseScript, r.released, now.Time)
+	r.restoreInsteadLocked()
 	if len(r.tickets) == 0 && len(r.released) == 0 && !r.bare {
 		return pipeline.Command{}, 0, false
 	}

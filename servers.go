@@ -46,6 +46,13 @@ func (s *servers) meet(server int64) {
 	s.met[server] = time.Now()
 }
 
+// changed reports whether another server than this one has answered last.
+func (s *servers) changed(server int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return server != 0 && server != s.newest
+}
+
 // known lists the servers for a call.
 func (s *servers) known() string {
 	s.mu.Lock()

@@ -132,6 +132,8 @@ func (v *nameState) answeredLocked(r *request, rep protocol.Reply, sent clock.In
 	v.backoff, v.spec = 0, r.key.spec
 	v.host.declared.learn(v.name, r.key.spec, rep.Since)
 	v.host.servers.meet(rep.Server)
+	v.server = cmp.Or(rep.Server, v.server)
+	v.queriesFirst = v.queriesFirst && r.key.script != protocol.RestoreScript
 	v.fastPath.learn(rep, r.plain.script)
 	v.noteEpochLocked(rep.Epoch, sent.Time)
 	now := v.host.clock.Now()
@@ -464,6 +466,7 @@ func (v *nameState) removeLocked(t *ticket, err error) {
 func (v *nameState) failedLocked(r *request, err error) {
 	v.backoff = min(max(2*v.backoff, firstRetry), lastRetry)
 	v.host.events.callFailed(v.name, r.key.script.Verb, err)
+	v.queriesFirst = v.queriesFirst || r.key.script == protocol.RestoreScript && failure.Refused(err)
 	s := situation{event: failed, final: !failure.Transient(err)}
 	for verb, t := range r.all() {
 		if t.phase == removed {

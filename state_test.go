@@ -107,7 +107,7 @@ func TestReduceDoesNotConfirmAPermitInANewEpoch(t *testing.T) {
 		w.isIdle()
 		a.state.reduce(a, 1)
 		w.carries("reduce a: 1").answers(1, -1, 0, 2, int64(protocol.Held), 10)
-		w.carries("refresh a: 1").answers(1, -1, 0, 2, int64(protocol.Held), 0)
+		w.carries("restore a: 1").answers(1, -1, 0, 2, int64(protocol.Held), 10)
 		w.carries("reduce a: 1").answers(1, -1, 0, 2, int64(protocol.Held), 10) // an old file may store a larger weight
 		w.isIdle()
 	})
@@ -142,6 +142,58 @@ func TestWaiterWhoseGrantWasLostIsRestoredAsAWaiter(t *testing.T) {
 		w.carries("refresh a: 1").answers(1, -1, 0, 200, int64(protocol.Gone), 0)
 		f := w.carries("restore a: 1")
 		assert.Equal(t, []any{0, int64(200)}, []any{f.argument(0, "holder_count"), f.argument(0, "missed_in")}, "no holder is restored")
+	})
+}
+
+// A query of each name first took twice as long: with thousands of them the grace period ended meanwhile.
+func TestOnceAnotherServerHasAnsweredOtherNamesAreRestoredWithoutAQuery(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		for _, name := range []string{"a", "b", "c"} {
+			asks(c, name, 1, CallOptions{})
+			f := w.next()
+			f.grant(0, 10, 1)
+			f.by(1).end <- nil
+			w.isIdle()
+		}
+		answer := func(what string, server, epoch int64, state protocol.State, number int64) *flight {
+			c.verify(strings.Fields(what)[1][:1])
+			f := w.carries(what)
+			f.cmds[0].(protocol.Numbers).SetVal([]int64{1, -1, 0, epoch, 0, 0, 0, 0, int64(state), number})
+			f.by(server).end <- nil
+			synctest.Wait()
+			return f
+		}
+		answer("refresh a: 1", 1, 10, protocol.Held, 10)
+		answer("refresh a: 1", 2, 20, protocol.Gone, 0)
+		w.carries("restore a: 1").answers(1, -1, 0, 20, int64(protocol.Held), 10)
+		f := answer("restore b: 2", 2, 21, protocol.Held, 10)
+		assert.Equal(t, []any{int64(1), int64(1)}, []any{f.argument(0, "missed_in"), f.argument(0, "confirmed_in")}, "the new epoch is not known")
+		answer("refresh b: 2", 2, 21, protocol.Held, 10)
+
+		c.verify("c")
+		f = w.carries("restore c: 3")
+		f.cmds[0].SetErr(testclient.Reply("OOM command not allowed when used memory > 'maxmemory'."))
+		f.end <- f.cmds[0].Err()
+		time.Sleep(lastRetry)
+		f = w.carries("refresh c: 3") // a full server renews what it has
+		f.cmds[0].(protocol.Numbers).SetVal([]int64{1, -1, 0, 22, 0, 0, 0, 0, int64(protocol.Held), 0})
+		f.by(2).end <- nil
+		w.isIdle()
+	})
+}
+
+// The queries of a name with many tickets are queued together.
+func TestQueriesThatWaitToBeSentBecomeRestoresInANewEpoch(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		asks(c, "a", 2, CallOptions{})
+		w.carries("acquire a: 1 2").grantAll(10)
+		w.isIdle()
+		v := c.stateInUse("a")
+		v.mu.Lock()
+		v.noteEpochLocked(20, time.Now().Add(time.Millisecond))
+		v.mu.Unlock()
+		f := w.carries("restore a: 1 2")
+		assert.Equal(t, []any{int64(20), f.argument(0, "confirmed_in")}, []any{f.argument(0, "missed_in"), int64(1)})
 	})
 }
 

@@ -179,8 +179,13 @@ func (t *ticket) isUnanswered() bool { return !t.unansweredSince.IsZero() }
 
 // isOutdated reports whether Redis has not confirmed a position, or a permit, in this epoch.
 func (t *ticket) isOutdated(epoch int64) bool {
+	return t.isStored() && epoch != 0 && t.epoch != epoch
+}
+
+// isStored reports whether Redis has confirmed a position or a permit that a loss of state may have taken.
+func (t *ticket) isStored() bool {
 	permit := (t.phase == holding || t.phase == leaving && t.hold.begun) && !t.countsInWindow()
-	return (t.phase == waiting || permit) && epoch != 0 && t.epoch != epoch
+	return t.phase == waiting || permit
 }
 
 // isLess reports whether Redis, where t is in a state, has less of it in this epoch than it had before: an old file may have a permit as a

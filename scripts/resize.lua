@@ -26,10 +26,11 @@ if newer and not too_late then
     redis.call("PERSIST", meta)
     pinned, limit = pin, pin
   else
+    expire_at, renew_keys = math.max(expire_at, now + 2 * LINGER), true -- meta had no expiry, or is new
     redis.call("HDEL", meta, "pinned")
+    redis.call("PEXPIREAT", meta, text(expire_at)) -- at once, in case a right is missing for what follows
     redis.call("HSET", meta, "pinned_at", text(asked), "layout", LAYOUT)
     pinned, limit = nil, declared
-    expire_at, renew_keys = math.max(expire_at, now + 2 * LINGER), true -- meta had no expiry, or is new
   end
 end
 reply[size + 1], reply[size + 2] = too_late and GONE or HELD, 0

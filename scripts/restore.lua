@@ -9,7 +9,8 @@
 --
 -- ARGV    holder_count  how many of the ids are holders; the others, which come after them, are waiters
 --         missed_in  the epoch in which the caller missed them: a late copy from another epoch reverts no grant
---         confirmed_in  the last epoch in which the caller knows them to have been stored
+--         confirmed_in  the last epoch in which the caller knows them to have been stored. If it is the present one, what is missing
+--                       has expired or was removed, and is not restored
 --         granted_in  the last epoch in which one of the holders was granted, as far as the caller knows; 0: it does not
 --         tenants_declared  as in acquire.lua
 --         with_numbers  as in acquire.lua
@@ -39,6 +40,7 @@ if not distinct(first_id, count) then return redis.error_reply("FAIRSEMIDS an id
 local ids, deadline = { unpack(ARGV, first_id, first_number - 1) }, text(now + lease)
 local grant_deadline = window > 0 and text(now + window) or deadline
 local due, granted, queued, new_weights, stale = {}, {}, {}, {}, {}
+local nothing_lost = tonumber(confirmed_in) == epoch
 
 local dropped = {} -- ids that it removes for others
 local compare_epochs, readmit, note_restored
@@ -150,6 +152,8 @@ if count > 0 then
       number = whole(tokens[i] or positions[i]) or 0
     elseif old_deadlines[i] then
       state, number = EVICTED, 0 -- a tombstone
+    elseif nothing_lost then
+      number = 0
     elseif i > holder_count then
       state, waiters = WAITING, waiters + 1
       queued[#queued + 1], queued[#queued + 2] = text(number), id

@@ -107,6 +107,16 @@ func TestRestoreAddsMissingHoldersAndWaiters(t *testing.T) {
 		call:  restoring(1, 1, 10),
 		reply: "held 10",
 		state: "owner me:1=10 | timeout me:1=60s | counter 10" + meta,
+	}, {
+		name: "nothing that is missing in the epoch in which it was stored last, as what has expired or was evicted is",
+		seed: "owner me:1=5 you:1=6 | queue me:3=9 | timeout me:1=20s you:1=20s me:3=20s | counter 12 | meta declared=2 layout=2 since=7 until=80s",
+		ids:  []string{"me:1", "me:2", "me:3", "me:4"},
+		call: func(l *lab, ids []*ticket) Call {
+			had := Claims{Holders: 2, Epoch: seededEpoch, Confirmed: seededEpoch, Numbers: []int64{5, 7, 9, 10}, Units: []int64{1, 1, 1, 1}}
+			return Restore(l.space.About("name"), known(2), time.Minute, ids, had)
+		},
+		reply: "held 5, gone, waiting 9, gone, more, next 60s",
+		state: "owner me:1=5 you:1=6 | queue me:3=9 | timeout you:1=20s me:1=60s me:3=60s | counter 12 | meta declared=2 layout=2 since=7 until=80s",
 	}})
 }
 
