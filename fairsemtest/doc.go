@@ -3,7 +3,7 @@
 //	server := fairsemtest.NewServer(t)
 //	client := server.Client(fairsem.Options{}) // each is another process
 //
-// There is no port, no container, and nothing to clean up: the end of the test ends it all. The server is miniredis, and
+// There is no port, no container, and nothing to clean up: the end of the test closes all clients of [Server.Client]. The server is miniredis, and
 // it runs the library's own scripts, so limits, order, leases and tokens are as on Redis. Each test has a server of its
 // own, and tests may run in parallel.
 //
@@ -22,7 +22,7 @@
 // # What is not real
 //
 // This is not Redis. A script takes a fraction of a millisecond instead of microseconds, so a test says nothing about
-// speed. The server is never full, evicts nothing, denies no right, and has neither a cluster nor a failover nor
+// speed, and one that holds thousands of names takes seconds to close. The server is never full, evicts nothing, denies no right, and has neither a cluster nor a failover nor
 // replicas: with [fairsem.Options.WaitReplicas] nothing is granted. It loses nothing, so nothing is restored, and
 // [fairsem.Options.Grace] is a millisecond unless set. When it is down it refuses at once, where a network may be silent.
 // And nothing here stops your code as a SIGSTOP would: a killed process is one whose messages no longer arrive.

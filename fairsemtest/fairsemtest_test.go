@@ -288,6 +288,38 @@ func TestExpireNotifiesAllHoldersOfTheNameAtOnce(t *testing.T) {
 	assert.Zero(t, server.Redis().Exists(t.Context(), "app:{pool}:owner", "app:{pool}:weight").Val(), "left behind")
 }
 
+func TestExpireTakesThePermitsFromTheirTenantsAndCountsThem(t *testing.T) {
+	t.Parallel()
+	server := fairsemtest.NewServer(t)
+	sem := semaphore(t, server.Client(fairsem.Options{TTL: longTTL}), "pool", 4)
+	permits := []*fairsem.Permit{acquire(t, sem.With(fairsem.CallOptions{Tenant: "acme"}), 3), acquire(t, sem.With(fairsem.CallOptions{Tenant: "zeta"}), 1)}
+	server.Expire("pool")
+	for _, p := range permits {
+		<-p.Context().Done()
+	}
+	for tenant, err := range sem.Tenants(t.Context()) {
+		require.NoError(t, err)
+		t.Errorf("%+v has something still", tenant)
+	}
+	status, err := sem.Status(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []int64{0, 0, 2, 2}, []int64{status.Used, status.Holders, status.Expired, status.Granted})
+}
+
+// A program in a bubble that uses a server of another ends the whole test binary, without a word about the reason.
+func TestClientInABubbleOfAServerThatIsNotOfItFailsTheTest(t *testing.T) {
+	t.Parallel()
+	failure := record(func(tb testing.TB) {
+		server := fairsemtest.NewServer(tb)
+		synctest.Test(t, func(*testing.T) {
+			var done sync.WaitGroup
+			done.Go(func() { server.Client(fairsem.Options{}) }) // a failure ends the goroutine
+			done.Wait()
+		})
+	})
+	assert.Equal(t, "fairsemtest: the server is not of this bubble of testing/synctest: call NewServer in it", failure)
+}
+
 // The client subscribes just after it has its first permit. Before that it cannot be notified.
 func TestExpireRightAfterTheFirstGrantIsReported(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,8 @@
 package fairsemtest
 
 import (
+	"fmt"
+
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
@@ -35,7 +37,8 @@ func (s *Server) Down() {
 	}
 }
 
-// Up undoes Down. Clients find out with their next try, within a quarter of a second of their clock.
+// Up undoes Down. Clients find out with their next try: calls within a quarter of a second of their clock, and the subscription, which brings
+// messages and [fairsem.ReconnectedEvent], within a second.
 func (s *Server) Up() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +49,8 @@ func (s *Server) Up() {
 // been silent for too long. Their permits, also those with NoRefresh, end with [fairsem.ErrLost] and, because of how it
 // is done, [fairsem.ErrEvicted], within a millisecond or so. A Release before the client is notified counts. The waiters
 // are granted the units, maybe a moment before the holders are notified: a loss in its proper order takes a bubble and
-// [Server.Kill]. If there is no holder the test fails; a Limiter has no permits.
+// [Server.Kill]. A holder that Kill or Down has disconnected learns nothing of it before its lease ends by its own clock. If there is no
+// holder the test fails; a Limiter has no permits.
 func (s *Server) Expire(name string) {
 	s.tb.Helper()
 	s.mu.Lock()
@@ -73,7 +77,19 @@ func (s *Server) takeFromHolders(sem semaphore) int {
 		s.redis.HDel(sem.key(protocol.Weight), id)
 	}
 	if len(holders) > 0 {
-		_, _ = s.redis.HIncr(sem.key(protocol.Meta), protocol.MetaEpoch, 1) // scripts write numbers there
+		meta := sem.key(protocol.Meta)
+		_, _ = s.redis.HIncr(meta, protocol.MetaEpoch, 1) // scripts write numbers there
+		_, _ = s.redis.HIncr(meta, protocol.MetaExpired, len(holders))
+		s.takeFromTenants(sem)
 	}
 	return len(holders)
+}
+
+// takeFromTenants has no tenant hold anything: what is stored of each counts for the generation in which it was written.
+func (s *Server) takeFromTenants(sem semaphore) {
+	tenants := sem.key(protocol.Tenants)
+	var generation, units, newest int64
+	if n, _ := fmt.Sscan(s.redis.HGet(tenants, protocol.TenantsSum), &generation, &units, &newest); n == 3 { // else no tenants share the name
+		s.redis.HSet(tenants, protocol.TenantsSum, fmt.Sprint(generation+1, 0, newest))
+	}
 }

@@ -28,6 +28,7 @@ type Server struct {
 	// mu is held while a script runs: steps of the test come between two scripts. It guards the fields below.
 	mu          sync.Mutex
 	ahead       time.Duration // of the clock of this process
+	aged        time.Time     // when keys got older last, by the clock of the server
 	down        bool
 	processes   map[string]*process     // by their names
 	clients     map[string]*process     // by the ids of the fairsem clients in them
@@ -45,7 +46,7 @@ func NewServer(tb testing.TB) *Server {
 		clients:     make(map[string]*process),
 		subscribers: make(map[*server.Peer]string),
 	}
-	s.redis.ClockTTL(true)       // else keys never expire
+	s.aged = s.now()
 	first, err := s.redis.Dial() // starts it, without a port
 	if err != nil {
 		tb.Fatalf("fairsemtest: cannot start the server: %v", err)
@@ -88,12 +89,20 @@ func (s *Server) Client(opts fairsem.Options) *fairsem.Client {
 }
 
 // Redis returns a go-redis client with connections of its own, for programs that make their own fairsem client, and to
-// inspect Redis. The end of the test closes it, if it is still open.
-func (s *Server) Redis() *redis.Client { return s.newProcess().redis }
+// inspect Redis. The end of the test closes it, if it is still open. It knows nothing of a fairsem client that was made of it: close that,
+// after [Server.Up] if the server is down. [Server.Kill] does not work on it.
+func (s *Server) Redis() *redis.Client {
+	s.tb.Helper()
+	return s.newProcess().redis
+}
 
 func (s *Server) newProcess() *process {
+	s.tb.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.now().Before(s.aged) { // the clock of a bubble begins in the year 2000
+		s.tb.Fatalf("fairsemtest: the server is not of this bubble of testing/synctest: call NewServer in it")
+	}
 	p := &process{server: s, name: "process-" + strconv.Itoa(len(s.processes)+1)}
 	p.redis = redis.NewClient(&redis.Options{
 		Addr:       p.name, // for messages only
@@ -134,7 +143,7 @@ func (s *Server) before(peer *server.Peer, cmd string, args ...string) (done boo
 		peer.Close()
 		return true
 	}
-	s.redis.SetTime(s.now())
+	s.tell()
 	switch cmd {
 	case "SUBSCRIBE":
 		if len(args) > 0 { // else miniredis refuses it

@@ -39,7 +39,7 @@ const absent = "absent"
 // Layout is the version of the contents of the keys. A script uses the keys of no other.
 const Layout = 2
 
-// The fields of the key Meta, and the one of the key Weight that is no permit id.
+// The fields of the key Meta, and those of the keys Weight and Tenants that are of no permit and no tenant.
 const (
 	MetaLayout     = "layout"
 	MetaDeclared   = "declared"   // LimitSpec in effect, unless a limit is pinned
@@ -68,6 +68,7 @@ const (
 	MetaBefore     = "before"
 
 	WeightExtra = "extra" // units held beyond one per holder
+	TenantsSum  = "all"   // of the key Tenants: generation, units held by all, newest token
 )
 
 // MetaFields are the fields of the key Meta besides MetaLayout, for tests.
