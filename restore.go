@@ -14,7 +14,7 @@ import (
 //   - Every script that can grant something compares the identity of the server. A change starts a new epoch, with a
 //     grace period.
 //   - Every reply carries the epoch. When it differs from that of its tickets, or another server has answered, a client restores
-//     them at once. What is stored is only renewed.
+//     its permits at once, of which those that are stored are only renewed, and queries what waits.
 //   - When a connection breaks, every name is verified. Every client that has tickets keeps connections open only to see
 //     them break: the subscription, and in a cluster one to each primary. While one of these is not established, the
 //     client queries several times in each grace period instead.
@@ -85,15 +85,18 @@ func (v *nameState) restoreKey(t *ticket) requestKey {
 	return requestKey{script: protocol.RestoreScript, spec: t.spec, lease: lease, confirmed: t.epoch}
 }
 
-// restoreInsteadLocked turns a query of what the server may have lost into a restore, which answers like a query for what is stored all the
-// same. With thousands of names, or of permits, the grace period would end before both were sent.
+// restoreInsteadLocked turns a query of permits that the server may have lost into a restore, which answers like a query for what is stored all
+// the same. With thousands of names, or of permits, the grace period would end before both were sent. A waiter is queried: its grant may be
+// stored, which a restore would undo, or the message about it be under way.
 func (r *request) restoreInsteadLocked() {
 	v := r.state
 	if r.key.script != protocol.RefreshScript || v.queriesFirst {
 		return
 	}
 	changed := !v.host.keyspace.Cluster && v.host.servers.changed(v.server)
-	isLost := func(t *ticket) bool { return t.isOutdated(v.epoch) || changed && t.isStored() && t.epoch != 0 }
+	isLost := func(t *ticket) bool {
+		return t.phase == holding && (t.isOutdated(v.epoch) || changed && t.isStored() && t.epoch != 0)
+	}
 	if !slices.ContainsFunc(r.tickets, isLost) {
 		return
 	}

@@ -40,7 +40,7 @@ if not distinct(first_id, count) then return redis.error_reply("FAIRSEMIDS an id
 local ids, deadline = { unpack(ARGV, first_id, first_number - 1) }, text(now + lease)
 local grant_deadline = window > 0 and text(now + window) or deadline
 local due, granted, queued, new_weights, stale = {}, {}, {}, {}, {}
-local nothing_lost = tonumber(confirmed_in) == epoch
+local nothing_lost, requeued = tonumber(confirmed_in) == epoch, {}
 
 local dropped = {} -- ids that it removes for others
 local compare_epochs, readmit, note_restored
@@ -139,6 +139,7 @@ if count > 0 then
     if i > holder_count and tokens[i] then mixed = missed_in == epoch and tonumber(tokens[i]) < first_token end
     if (tokens[i] or positions[i]) and ((tonumber(old_deadlines[i]) or 0) <= now or mixed) then
       stale[#stale + 1] = id
+      requeued[i] = mixed and i > holder_count
       old_deadlines[i], tokens[i], positions[i] = nil, nil, nil
     end
   end
@@ -152,7 +153,7 @@ if count > 0 then
       number = whole(tokens[i] or positions[i]) or 0
     elseif old_deadlines[i] then
       state, number = EVICTED, 0 -- a tombstone
-    elseif nothing_lost then
+    elseif nothing_lost and not requeued[i] then
       number = 0
     elseif i > holder_count then
       state, waiters = WAITING, waiters + 1

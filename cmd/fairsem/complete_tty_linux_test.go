@@ -56,6 +56,7 @@ func TestRealShellsComplete(t *testing.T) {
 			for typed, want := range map[string]string{
 				"fairsem ru":                             "fairsem run",
 				"fairsem run alpi":                       "fairsem run alpine",
+				`\fairsem run alpi`:                      `fairsem run alpine`, // not an alias
 				"fairsem run o":                          "fairsem run other",
 				"fairsem run a\\;":                       "fairsem run a;", // not offered, and nothing else is
 				"fairsem run n --on-lost ig":             "fairsem run n --on-lost ignore",

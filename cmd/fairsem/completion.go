@@ -80,12 +80,12 @@ var evaluates = map[string][][2]string{
 	// The words have their quotes. Bash cannot remove those without eval, so an operator, also one in quotes, becomes a character of no name.
 	"bash": {{
 		`args=("${words[@]:1}")`,
-		`[[ ${words[0]} == *[^[:alnum:]_./~+@%-]* ]] && return; args=("${words[@]:1}"); args=("${args[@]//[\` + "`" + `(){\}<>;&|]/�}")`,
+		`[[ ${words[0]#\\} == *[^[:alnum:]_./~+@%-]* ]] && return; args=("${words[@]:1}"); args=("${args[@]//[\` + "`" + `(){\}<>;&|]/�}")`,
 	}},
 	// The words have their quotes, and an empty last one is a word, too. The prefix is evaluated again where candidates are added.
 	"zsh": {{
 		`words=("${=words[1,CURRENT]}")`,
-		`[[ ${words[1]} == *[^[:alnum:]_./~+@%-]* ]] && return 1; words=("${words[1]}" "${(@qq)${(@Q)words[2,CURRENT]}}")`,
+		`[[ ${words[1]#\\} == *[^[:alnum:]_./~+@%-]* ]] && return 1; words=("${words[1]}" "${(@qq)${(@Q)words[2,CURRENT]}}")`,
 	}, {
 		`flagPrefix="-P ${BASH_REMATCH}"`,
 		`flagPrefix="-P ${(q)BASH_REMATCH}"`,

@@ -307,14 +307,19 @@ func TestACommandReadsTheTerminalThoughItsStandardFilesAreOthers(t *testing.T) {
 }
 
 // A shell suspends itself, and then nothing read the terminal.
-func TestACommandThatStopsItselfOnTheTerminalStopsTheJob(t *testing.T) {
+func TestCtrlZStopsAJobWhoseCommandHasStoppedItselfOnTheTerminal(t *testing.T) {
 	s := newStation(t)
 	sh := s.shell(bash...)
 	sh.press(`fairsem run n --limit 1 --ttl 1h -c 'echo "up"; kill -STOP $$; read x; echo "got $x"'` + "\n")
 	sh.await("up\r\n")
-	sh.await("[1]+  Stopped")
-	sh.press("fg\n")
-	sh.await("fairsem run")
+	require.Eventually(t, func() bool {
+		sh.press("\x1a") // one that comes before the job has seen its command stop is lost
+		return strings.Contains(sh.String(), "[1]+  Stopped")
+	}, time.Minute, time.Second/4)
+	require.Eventually(t, func() bool {
+		sh.press("fg\n") // a second Ctrl-Z may stop it again
+		return strings.Count(sh.String(), "got ") > 0
+	}, time.Minute, time.Second/4)
 	sh.press("it\n")
 	sh.await("got it")
 	sh.await("ready> ")
@@ -349,6 +354,20 @@ func TestACommandThatIsStoppedAloneKeepsItsPermit(t *testing.T) {
 	require.NoError(t, os.WriteFile(dir+"/go", nil, 0o644))
 	require.NoError(t, syscall.Kill(pid, syscall.SIGCONT))
 	assert.Equal(t, 4, exitCode(cmd.Wait()), out)
+}
+
+func TestACommandThatIsStoppedAloneOnATerminalKeepsItsPermit(t *testing.T) {
+	s := newStation(t)
+	dir := t.TempDir()
+	sh := s.shell(bash...)
+	sh.press(`fairsem run n --limit 1 --ttl 3s -c 'echo $$ >` + dir + `/pid; until test -e ` + dir + `/go; do sleep 0.01; done; echo "en""ded"'` + "\n")
+	pid := atoi(t, awaitFile(t, dir+"/pid"))
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	s.awaitHeldFor(4 * time.Second)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGCONT))
+	require.NoError(t, os.WriteFile(dir+"/go", nil, 0o644))
+	sh.await("ended")
+	sh.await("ready> ")
 }
 
 // It stayed stopped for ever when its terminal had gone.

@@ -108,6 +108,15 @@ func TestRestoreAddsMissingHoldersAndWaiters(t *testing.T) {
 		reply: "held 10",
 		state: "owner me:1=10 | timeout me:1=60s | counter 10" + meta,
 	}, {
+		name: "a waiter that an old file has among the holders, if its client knows of this epoch: it goes back to the queue",
+		seed: "owner me:1=3 you:1=5 | timeout me:1=20s you:1=20s | counter 7 | meta declared=1 layout=2 since=7 until=80s",
+		ids:  []string{"me:1"},
+		call: func(l *lab, ids []*ticket) Call {
+			return Restore(l.space.About("name"), known(1), time.Minute, ids, Claims{Epoch: seededEpoch, Confirmed: seededEpoch, Numbers: []int64{8}, Units: []int64{1}})
+		},
+		reply: "waiting 8, more, next 60s",
+		state: "owner you:1=5 | queue me:1=8 | timeout you:1=20s me:1=60s | counter 8 | meta declared=1 layout=2 since=7 until=80s",
+	}, {
 		name: "nothing that is missing in the epoch in which it was stored last, as what has expired or was evicted is",
 		seed: "owner me:1=5 you:1=6 | queue me:3=9 | timeout me:1=20s you:1=20s me:3=20s | counter 12 | meta declared=2 layout=2 since=7 until=80s",
 		ids:  []string{"me:1", "me:2", "me:3", "me:4"},

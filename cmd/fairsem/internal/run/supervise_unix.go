@@ -161,12 +161,13 @@ func (s *supervisor) control(sig os.Signal) {
 }
 
 // stopped gives the child the terminal if that is what stopped it. Otherwise this job stops like the child, unless only
-// the child was stopped: that must not stop the renewal of its permit. One that has the terminal would leave it without a reader.
+// the child was stopped: that must not stop the renewal of its permit. Its terminal then has a reader again, and Ctrl-Z stops this job, too.
 func (s *supervisor) stopped(by syscall.Signal) {
-	if by == syscall.SIGSTOP && foreground() != s.child.pid {
+	if by == syscall.SIGSTOP {
+		s.child.reclaimTerminal()
 		return
 	}
-	if by != syscall.SIGTSTP && by != syscall.SIGSTOP && s.child.giveTerminal() {
+	if by != syscall.SIGTSTP && s.child.giveTerminal() {
 		s.child.usesTerminal = true
 		s.child.signal(syscall.SIGCONT)
 		return
@@ -178,9 +179,7 @@ func (s *supervisor) stopped(by syscall.Signal) {
 	// SIGTSTP would do if Go could restore its default. Unlike SIGSTOP, SIGTTIN does not stop a process without a shell
 	// that could continue it. Kill returns when this process is continued, and controls then has SIGCONT.
 	_ = syscall.Kill(whom, syscall.SIGTTIN)
-	if by != syscall.SIGSTOP { // which would also stop a command that runs without this process
-		s.unstopped = time.After(stopPatience)
-	}
+	s.unstopped = time.After(stopPatience)
 }
 
 // stopPatience is how long after its SIGTTIN this process runs at most if that stops it. A machine that takes longer has the child go on
@@ -197,7 +196,7 @@ func (s *supervisor) goOn() {
 }
 
 // keyOf returns the signal by which a key, Ctrl-C or Ctrl-\, has ended the child; 0: it has ended otherwise. A key sends its signal to the group
-// that has the terminal, and not to this process.
+// that has the terminal, and not to this process. A signal that another process sends to the child alone cannot be told from that.
 func (s *supervisor) keyOf(end syscall.WaitStatus) syscall.Signal {
 	by := end.Signal()
 	if (by == syscall.SIGINT || by == syscall.SIGQUIT) && !s.lost && !slices.Contains(s.sent, os.Signal(by)) && foreground() == s.child.pid {
