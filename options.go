@@ -61,7 +61,7 @@ type Options struct {
 	// TTL, or when its lease ends. With a grace period of a whole TTL no units are granted beside it, unless it has a longer
 	// CallOptions.TTL.
 	//
-	// Restoring takes about 0.1 ms for each name on the server: with more than 5000 that are in use at once, choose a second more for each 5000.
+	// With more than 5000 names that are in use at once on a server, choose a second more for each 5000: restoring them takes that long.
 	//
 	// A server that was just started counts as one that lost state, so the first calls after its start wait for up to a second more
 	// than Grace, in a cluster three. That holds for TryAcquire, too, and such calls count for MaxQueue. It also holds, for

@@ -206,17 +206,22 @@ func (s *supervisor) keyOf(end syscall.WaitStatus) syscall.Signal {
 }
 
 // passOn sends the signal of the key to this process and the rest of its job, such as the script or the make that has started it. Without
-// this process they would have had it from the terminal; so a loop would go on. Like the command, this process ends by it.
+// this process they would have had it from the terminal; so a loop would go on. Like the command, this process ends by a Ctrl-C. Otherwise its
+// exit code says the same: a SIGQUIT makes Go print its goroutines, and the first process of a system ends by no signal.
 func (h *holder) passOn() {
-	switch h.key {
-	case 0:
+	if h.key == 0 {
 		return
-	case syscall.SIGINT:
+	}
+	ends := h.key == syscall.SIGINT && os.Getpid() != 1
+	if ends {
 		signal.Reset(h.key)
-	default: // Go would print its goroutines; the exit code says the same
+	} else {
 		signal.Ignore(h.key)
 	}
 	_ = syscall.Kill(0, h.key)
+	if ends {
+		time.Sleep(time.Second) // another thread may handle it; and it may be ignored since the start
+	}
 }
 
 // check notices the loss of the permit. It reads the clock first: the permit did live then.
