@@ -43,9 +43,11 @@ test: setup ## everything CI checks; what make lint says, where it has been run 
 # long to start. Its other packages have it.
 UNRACED = $(shell go list ./internal/protocol ./internal/history ./internal/labels ./internal/machine ./release ./bench/... ./chaos/... \
 	./examples/... ./cmd/fairsem $(addprefix ./cmd/fairsem/internal/,announce change manual pictures render screen text))
-RACED = $(LONGEST) $(filter-out $(LONGEST) $(UNRACED),$(shell go list $(PACKAGES)))
+RACED = $(LONGEST) $(filter-out $(LONGEST) $(UNRACED) $(LAST),$(shell go list $(PACKAGES)))
 # The tests with the longest waits go first: at the end nothing else would use the processors meanwhile.
 LONGEST = $(shell go list . ./fairsempgx ./cmd/fairsem/internal/web ./cmd/fairsem/internal/doctor ./fairsemasynq ./fairsemhttp)
+# These mostly wait, and follow those without the race detector, which would end a minute before the others.
+LAST = $(shell go list ./fairsemriver ./fairsemprom ./fairsemgrpc/... ./fairsemotel/... ./internal/redistest)
 
 # Random tests take fewer steps with -short, and tables have fewer rows; make stress and make compat run all of them. Three packages at
 # a time, one of them without the race detector, keep two processors busy; with four, a slow machine takes a second for an answer.
@@ -60,7 +62,7 @@ unit stress: export GORACE = atexit_sleep_ms=0 no_huge_pages_for_shadow=0 clear_
 bench bench-smoke chaos chaos-smoke: export CGO_ENABLED = 0
 unit: TEST = go test $(if $(LINTED),-vet=off) -short -shuffle=on
 unit: ## go test of every module, with the race detector where users run goroutines
-	@CGO_ENABLED=0 $(TEST) -p 1 $(UNRACED) & others=$$!; failed=0; \
+	@failed=0; { CGO_ENABLED=0 $(TEST) -p 1 $(UNRACED) || failed=1; $(TEST) -race -p 2 $(LAST) || failed=1; exit $$failed; } & others=$$!; \
 	$(TEST) -race -p 2 $(RACED) || failed=1; \
 	wait $$others || failed=1; exit $$failed
 

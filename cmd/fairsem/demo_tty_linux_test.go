@@ -85,11 +85,12 @@ func TestCtrlCLeavesTheTerminalAsItWasAndNoWorker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			x := onStage(t, `a=$(stty -g); fairsem demo --for 10s; echo code=$?; test "$(stty -g)" = "$a" && echo same || echo other`)
+			x := onStage(t, "a=$(stty -g); fairsem demo --for 10s")
 			x.awaitLike(moment)
 			workers := x.workers()
 			require.NotEmpty(t, workers)
 			x.press("C-c")
+			x.enterNext(`echo code=$?; test "$(stty -g)" = "$a" && echo same || echo other`)
 			end := x.awaitLike(`code=\d+\n(same|other)`)
 			assert.Contains(t, end, "code=130\nsame")
 			assert.NotContains(t, end, "▲ moved up", "the picture is gone")
@@ -112,12 +113,13 @@ func (x *tmux) workers() []int {
 
 func TestThePictureFollowsTheSizeOfTheTerminal(t *testing.T) {
 	t.Parallel()
-	x := onStage(t, "fairsem demo --for 1h; echo code=$?")
+	x := onStage(t, "fairsem demo --for 1h")
 	x.awaitLike(`queue: first come, first served\n`)
 	for _, width := range []int{60, 40, 100} {
 		x.resize(width, 20)
 		x.awaitLike(fmt.Sprintf(`(?m)^ fairsem demo.{%d} s$`, min(width-1, 87)-len(" fairsem demo s")))
 	}
 	x.press("C-c")
+	x.enterNext("echo code=$?")
 	x.await("code=130")
 }

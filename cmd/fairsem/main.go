@@ -29,7 +29,10 @@ func execute(args []string, stdout file, stderr io.Writer) int {
 	root.SetOut(out)
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
-	return report(stderr, cmd.CommandPath(), out.orFailed(err))
+	err = out.orFailed(err)
+	code := report(stderr, cmd.CommandPath(), err)
+	exit.Interrupted(err)
+	return code
 }
 
 // report writes one line about the error to stderr, and returns the exit code. Errors that have no

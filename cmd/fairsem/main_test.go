@@ -72,13 +72,16 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// exitCode is that of a finished command, -1 if there is none.
+// exitCode is that of a finished command as a shell has it, 128+n for signal n; -1 if there is none.
 func exitCode(err error) int {
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &exit):
+		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+			return 128 + int(status.Signal())
+		}
 		return exit.ExitCode()
 	}
 	return -1

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
@@ -28,7 +30,7 @@ type console struct {
 	drained chan struct{} // closed when no process has the terminal any more, and all output is read
 }
 
-// onTerminal starts a command that leads a session with a terminal of its own.
+// onTerminal starts a command that leads a session with a terminal of its own. A standard output that it has already stays.
 func onTerminal(t *testing.T, cmd *exec.Cmd) *console {
 	t.Helper()
 	return onTerminalOf(t, cmd, nil)
@@ -38,18 +40,42 @@ func onTerminal(t *testing.T, cmd *exec.Cmd) *console {
 func onTerminalOf(t *testing.T, cmd *exec.Cmd, size *pty.Winsize, env ...string) *console {
 	t.Helper()
 	cmd.Env = append(append(cmd.Env, "TERM=xterm", "PS1=ready> "), env...)
-	keys, err := pty.StartWithSize(cmd, size)
+	keys, tty, err := pty.Open()
 	require.NoError(t, err)
+	if size != nil {
+		require.NoError(t, pty.Setsize(tty, size))
+	}
+	keepOutput(t, tty)
+	if cmd.Stdin, cmd.Stderr = tty, tty; cmd.Stdout == nil {
+		cmd.Stdout = tty
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	require.NoError(t, cmd.Start())
+	require.NoError(t, tty.Close())
 	s := &console{t: t, keys: keys, drained: make(chan struct{})}
 	go func() { // ends when no process has the terminal any more
 		defer close(s.drained)
 		_, _ = io.Copy(s, keys)
 	}()
 	t.Cleanup(func() {
+		if t.Failed() {
+			processes, _ := exec.Command("ps", "-s", strconv.Itoa(cmd.Process.Pid), "-o", "pid,ppid,pgid,tpgid,stat,pending,blocked,args").CombinedOutput()
+			t.Logf("the screen ends with %q; its processes:\n%s", s, processes)
+		}
 		_ = cmd.Process.Kill() // the others of its session get a hangup
 		_ = keys.Close()
 	})
 	return s
+}
+
+// keepOutput has a terminal keep what was written to it and not read yet when a key sends a signal: else a key that is pressed once too often
+// takes away what the one before has brought about.
+func keepOutput(t *testing.T, tty *os.File) {
+	t.Helper()
+	mode, err := unix.IoctlGetTermios(int(tty.Fd()), unix.TCGETS)
+	require.NoError(t, err)
+	mode.Lflag |= unix.NOFLSH
+	require.NoError(t, unix.IoctlSetTermios(int(tty.Fd()), unix.TCSETS, mode))
 }
 
 func (s *console) press(keys string) {
@@ -104,7 +130,8 @@ func TestCtrlCEndsAWaiterOnATerminalAndClearsTheStatusLine(t *testing.T) {
 // shell is an interactive shell on a terminal.
 func (s *station) shell(argv ...string) *console {
 	s.t.Helper()
-	cmd := exec.CommandContext(s.t.Context(), redistest.Program(s.t, argv[0]), argv[1:]...)
+	ctx := context.WithoutCancel(s.t.Context()) // onTerminal ends it, and first lists its processes if the test has failed
+	cmd := exec.CommandContext(ctx, redistest.Program(s.t, argv[0]), argv[1:]...)
 	cmd.Env = append(os.Environ(), "REDIS_URL=redis://"+s.server.Addr())
 	sh := onTerminal(s.t, cmd)
 	sh.await("ready> ")
@@ -143,7 +170,8 @@ func TestAJobWhoseCommandIsStoppedAlreadyStopsToo(t *testing.T) {
 	s := newStation(t)
 	dir := t.TempDir()
 	sh := s.shell(bash...)
-	sh.press(`fairsem run n --limit 1 --ttl 1h -c 'echo $$ $PPID >` + dir + `/pids; until test -e ` + dir + `/go; do sleep 0.01; done; echo we''nt' | cat` + "\n")
+	require.NoError(t, syscall.Mkfifo(dir+"/go", 0o600))
+	sh.press(`fairsem run n --limit 1 --ttl 1h -c 'echo $$ $PPID >` + dir + `/pids; read x <` + dir + `/go; echo "we$x"' | cat` + "\n")
 	var command, job int
 	_, err := fmt.Sscan(awaitFile(t, dir+"/pids"), &command, &job)
 	require.NoError(t, err)
@@ -158,7 +186,7 @@ func TestAJobWhoseCommandIsStoppedAlreadyStopsToo(t *testing.T) {
 	sh.await("ready> ")
 	sh.press("fg\n")
 	sh.await("fairsem run")
-	require.NoError(t, os.WriteFile(dir+"/go", nil, 0o600))
+	require.NoError(t, os.WriteFile(dir+"/go", []byte("nt\n"), 0o600)) // when the command reads it
 	sh.await("went")
 	sh.await("ready> ")
 }
@@ -282,13 +310,49 @@ func TestCtrlCEndsTheScriptAroundARun(t *testing.T) {
 	}
 }
 
+// The key also reaches the script. A shell ends for it only if what it waits for has ended by it, and not with an exit code of 130.
+func TestCtrlCEndsTheScriptAroundACommandThatWaits(t *testing.T) {
+	s := newStation(t)
+	_, err := s.sem(1).Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	for _, flag := range []string{"--quiet", "--json"} {
+		cmd := exec.CommandContext(t.Context(), redistest.Program(t, "bash"), "-c", "for i in 1 2 3; do fairsem run n --limit 1 "+flag+" -- true; echo next; done")
+		cmd.Env = append(os.Environ(), "REDIS_URL=redis://"+s.server.Addr())
+		tty := onTerminal(t, cmd)
+		s.awaitState(1, 1)
+		tty.press("\x03")
+		_ = cmd.Wait()
+		<-tty.drained
+		assert.Equal(t, "signal: interrupt", cmd.ProcessState.String(), "%s: %s", flag, tty)
+		assert.NotContains(t, tty.String(), "next", flag)
+		s.awaitState(1, 0)
+	}
+}
+
+func TestAnInterruptThatIsPassedOnEndsTheRunAsItEndsTheCommand(t *testing.T) {
+	s := newStation(t)
+	for _, c := range []struct{ script, end string }{
+		{"echo up; exec sleep 100", "signal: interrupt"},
+		{"trap 'exit 4' INT; echo up; while :; do sleep 0.01; done", "exit status 4"},
+	} {
+		cmd, out := s.begin("--limit", "1", "-c", c.script)
+		require.Eventually(t, func() bool { return strings.Contains(out.String(), "up") }, time.Minute, 5*time.Millisecond)
+		require.NoError(t, cmd.Process.Signal(os.Interrupt))
+		_ = cmd.Wait()
+		assert.Equal(t, c.end, cmd.ProcessState.String())
+		s.awaitState(0, 0)
+	}
+}
+
 // One that handles Ctrl-C decides what it means.
 func TestCtrlCThatTheCommandHandlesEndsNoScript(t *testing.T) {
 	s := newStation(t)
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", `fairsem run n --limit 1 -c 'trap "exit 4" INT; echo "up"; while :; do sleep 0.01; done'; echo "code $?"`)
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `fairsem run n --limit 1 -c 'trap "exit 4" INT; read x; echo "up $x"; while :; do sleep 0.01; done'; echo "code $?"`)
 	cmd.Env = append(os.Environ(), "REDIS_URL=redis://"+s.server.Addr())
 	tty := onTerminal(t, cmd)
-	tty.await("up")
+	s.awaitState(1, 0)
+	tty.press("it\n")
+	tty.await("up it") // so it has the terminal: a Ctrl-C before that is also for the script
 	tty.press("\x03")
 	tty.await("code 4")
 	require.NoError(t, cmd.Wait())
@@ -310,18 +374,16 @@ func TestACommandReadsTheTerminalThoughItsStandardFilesAreOthers(t *testing.T) {
 func TestCtrlZStopsAJobWhoseCommandHasStoppedItselfOnTheTerminal(t *testing.T) {
 	s := newStation(t)
 	sh := s.shell(bash...)
-	sh.press(`fairsem run n --limit 1 --ttl 1h -c 'echo "up"; kill -STOP $$; read x; echo "got $x"'` + "\n")
+	sh.press(`fairsem run n --limit 1 --ttl 1h -c 'echo "up"; kill -STOP $$; read x; echo "g""ot $x"'` + "\n")
 	sh.await("up\r\n")
 	require.Eventually(t, func() bool {
 		sh.press("\x1a") // one that comes before the job has seen its command stop is lost
 		return strings.Contains(sh.String(), "[1]+  Stopped")
 	}, time.Minute, time.Second/4)
 	require.Eventually(t, func() bool {
-		sh.press("fg\n") // a second Ctrl-Z may stop it again
-		return strings.Count(sh.String(), "got ") > 0
+		sh.press("fg\n") // the shell reads that, also if a second Ctrl-Z stops the job again, and in the end the command
+		return strings.Contains(sh.String(), "got fg")
 	}, time.Minute, time.Second/4)
-	sh.press("it\n")
-	sh.await("got it")
 	sh.await("ready> ")
 }
 

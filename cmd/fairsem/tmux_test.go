@@ -71,6 +71,13 @@ func (x *tmux) enter(line string) {
 	x.press("Enter")
 }
 
+// enterNext types a line once the one before has ended: a shell drops the rest of a line of which a SIGINT has ended a command.
+func (x *tmux) enterNext(line string) {
+	x.t.Helper()
+	x.awaitLike(`(?m)^ready>$`)
+	x.enter(line)
+}
+
 func (x *tmux) resize(width, height int) {
 	x.t.Helper()
 	x.run("resize-window", "-x", strconv.Itoa(width), "-y", strconv.Itoa(height))

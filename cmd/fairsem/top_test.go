@@ -347,10 +347,11 @@ func TestTopLeavesTheTerminalAsItWas(t *testing.T) {
 		"SIGHUP":  {signal(syscall.SIGHUP), "129"},
 		"SIGQUIT": {signal(syscall.SIGQUIT), "131"},
 	} {
-		x.enter("clear; (echo $BASHPID >" + pid + "; exec fairsem top); echo code=$?; test $before = $(stty -g) && echo same")
+		x.enter("clear; (echo $BASHPID >" + pid + "; exec fairsem top)")
 		x.await("No name is in use")
 		assert.NotEqual(t, before, x.leavings(), what)
 		leave.by()
+		x.enterNext("echo code=$?; test $before = $(stty -g) && echo same")
 		x.await("code="+leave.code+"\n", "same\n")
 		assert.Equal(t, before, x.leavings(), what)
 	}

@@ -37,7 +37,7 @@ it is set. Write special characters of a password as ` + "`%XX`" + `. Other para
 		{"76", "`run` lost the permit, and ended what it ran."},
 		{"125", "fairsem itself failed, such as without a server, or its output cannot be written."},
 		{"126, 127", "The command of `run` or `limit` cannot be executed, or was not found."},
-		{"128+n", "Signal n ended fairsem, or the command of `run` or `limit`."},
+		{"128+n", "Signal n ended fairsem, or the command of `run` or `limit`. A SIGINT ends fairsem itself by the signal, as a shell expects that runs a script or a loop around it."},
 	}, "Otherwise `run` and `limit` exit with the code of the command that they ran. A standard output that is closed,\nas by `>&-`, counts as `/dev/null`: nothing fails to be written to it."},
 	{"Environment", "Environment variables that are read, and those that are set", []entry{
 		{"REDIS_URL", "The server, without `--redis`. Other users of the machine can read arguments, but not this. `run` and `limit` do not pass it on to their command, unless `--pass-redis-url` is given."},

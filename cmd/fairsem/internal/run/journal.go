@@ -120,15 +120,17 @@ func (j *journal) conclude(err error) error {
 	if !j.request.JSON {
 		return j.muted(err, coded)
 	}
-	event, code := "failed", exit.Failure
 	var stop exit.Signal
-	switch {
-	case errors.As(err, &stop):
-		event, code = "stopped", stop.Code()
-	case coded != nil:
+	if errors.As(err, &stop) {
+		code := stop.Code()
+		j.note(note{Event: "stopped", Exit: &code, Message: stop.Error()})
+		return stop
+	}
+	code := exit.Failure
+	if coded != nil {
 		code = coded.Code
 	}
-	n := note{Event: event, Exit: &code}
+	n := note{Event: "failed", Exit: &code}
 	if errors.Is(err, fairsem.ErrEvicted) {
 		n.Reason = reasonEvicted
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -50,6 +51,9 @@ func (j PermitJob) Run(ctx context.Context) error {
 		return h.run(ctx)
 	})
 	h.passOn()
+	if h.interrupted {
+		return exit.Signal{Signal: os.Interrupt}
+	}
 	return err
 }
 
@@ -61,6 +65,8 @@ type holder struct {
 	sem    *fairsem.Semaphore
 	permit *fairsem.Permit
 	key    syscall.Signal // the signal by which a key has ended the command; 0: it has ended otherwise
+
+	interrupted bool // a SIGINT of a key, or one that this process has passed on, has ended the command
 }
 
 func (h *holder) run(ctx context.Context) (err error) {

@@ -59,6 +59,7 @@ func (h *holder) hold() error {
 	end := s.supervise()
 	code := codeOf(end)
 	h.key = s.keyOf(end)
+	interrupted := end.Signal() == syscall.SIGINT && (h.key != 0 || slices.Contains(s.sent, os.Signal(syscall.SIGINT)))
 	s.endGroup()
 	g.stop()
 	c.reclaimTerminal()
@@ -70,6 +71,7 @@ func (h *holder) hold() error {
 		return h.lostError("so " + command[0] + " was ended")
 	}
 	s.holdMinimum(granted)
+	h.interrupted = interrupted
 	if code == 0 {
 		return nil
 	}
@@ -205,22 +207,11 @@ func (s *supervisor) keyOf(end syscall.WaitStatus) syscall.Signal {
 	return 0
 }
 
-// passOn sends the signal of the key to this process and the rest of its job, such as the script or the make that has started it. Without
-// this process they would have had it from the terminal; so a loop would go on. Like the command, this process ends by a Ctrl-C. Otherwise its
-// exit code says the same: a SIGQUIT makes Go print its goroutines, and the first process of a system ends by no signal.
+// passOn sends the signal of the key to the rest of the job, such as the script or the make that has started this process. Without
+// this process they would have had it from the terminal; so a loop would go on. This process still catches it.
 func (h *holder) passOn() {
-	if h.key == 0 {
-		return
-	}
-	ends := h.key == syscall.SIGINT && os.Getpid() != 1
-	if ends {
-		signal.Reset(h.key)
-	} else {
-		signal.Ignore(h.key)
-	}
-	_ = syscall.Kill(0, h.key)
-	if ends {
-		time.Sleep(time.Second) // another thread may handle it; and it may be ignored since the start
+	if h.key != 0 {
+		_ = syscall.Kill(0, h.key)
 	}
 }
 
