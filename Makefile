@@ -46,8 +46,8 @@ UNRACED = $(shell go list ./internal/protocol ./internal/history ./internal/labe
 RACED = $(LONGEST) $(filter-out $(LONGEST) $(UNRACED) $(LAST),$(shell go list $(PACKAGES)))
 # The tests with the longest waits go first: at the end nothing else would use the processors meanwhile.
 LONGEST = $(shell go list . ./fairsempgx ./cmd/fairsem/internal/web ./cmd/fairsem/internal/doctor ./fairsemasynq ./fairsemhttp)
-# These mostly wait, and follow those without the race detector, which would end a minute before the others.
-LAST = $(shell go list ./fairsemriver ./fairsemprom ./fairsemgrpc/... ./fairsemotel/... ./internal/redistest)
+# These mostly wait, and follow those without the race detector, which would end before the others.
+LAST = $(shell go list ./fairsemgrpc/... ./fairsemotel/... ./internal/redistest)
 
 # Random tests take fewer steps with -short, and tables have fewer rows; make stress and make compat run all of them. Three packages at
 # a time, one of them without the race detector, keep two processors busy; with four, a slow machine takes a second for an answer.

@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"regexp"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,9 +30,6 @@ import (
 // Most tests wait for a lease to expire and not for a processor, so more of them run at once than there are processors.
 func TestMain(m *testing.M) {
 	redis.SetLogger(&logging.VoidLogger{}) // sentinel clients log every connection
-	if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {
-		panic(err) // the flag exists; -parallel overrides it
-	}
 	// go-redis keeps dialling a server that is down for up to a second after its client was closed.
 	dialing := goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
 	worldtest.Main[order](func() int { return redistest.Main(m) }, dialing)

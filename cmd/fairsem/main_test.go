@@ -2,11 +2,9 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"os"
 	"os/exec"
 	"os/signal"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,11 +24,8 @@ func TestMain(m *testing.M) {
 // sharing stops the servers that the tests have shared.
 type sharing struct{ m *testing.M }
 
-// Run has more tests run at once than there are processors: most wait for a screen or for a lease to end.
+// Run is redistest.Main in an environment that is the same wherever the tests were started.
 func (s sharing) Run() int {
-	if err := flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))); err != nil {
-		panic(err) // there is such a flag; -parallel stands above it
-	}
 	// A process that was built with the race detector otherwise takes a second to end.
 	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
 	// Under nohup, or behind the & of a shell, this process ignores signals, and so would all that it starts.

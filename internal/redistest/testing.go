@@ -2,9 +2,12 @@ package redistest
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 )
@@ -89,10 +92,16 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	return p
 }
 
+// testsPerProcessor is how many parallel tests run at once for each processor: they mostly wait for a lease to end, a server or a screen.
+const testsPerProcessor = 4
+
 // Main runs the tests, stops the servers that they shared, and returns the exit code. TestMain needs nothing else:
 //
 //	func TestMain(m *testing.M) { os.Exit(redistest.Main(m)) }
 func Main(m *testing.M) int {
+	if err := flag.Set("test.parallel", strconv.Itoa(testsPerProcessor*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err) // the flag exists; -parallel overrides it
+	}
 	code := m.Run()
 	if err := errors.Join(single.stop(), secure.stop(), cluster.stop(), sentinel.stop()); err != nil {
 		fmt.Fprintln(os.Stderr, err)

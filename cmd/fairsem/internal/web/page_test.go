@@ -184,8 +184,9 @@ func TestAnOutageIsReported(t *testing.T) {
 	s := serveOn(t, server.Client(), func(o *Options) { o.Timeout = 0; o.Interval *= 10 })
 	s.hold("gate", 1)
 	s.seen(1)
-	assert.Contains(t, s.get("/semaphore?name=gate").body, "host:1")
-	assert.Equal(t, http.StatusOK, s.get("/healthz").StatusCode)
+	require.Eventually(t, func() bool {
+		return strings.Contains(s.get("/semaphore?name=gate").body, "host:1") && s.get("/healthz").StatusCode == http.StatusOK
+	}, soon, often)
 
 	require.NoError(t, server.Pause())
 	require.Eventually(t, func() bool { return s.get("/healthz").StatusCode == http.StatusServiceUnavailable }, soon, often)
