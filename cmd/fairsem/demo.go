@@ -93,7 +93,7 @@ func demoRun(o *demo.Options, run func(context.Context, io.Writer, demo.Options)
 		}
 		ctx, cancel := context.WithCancelCause(cmd.Context())
 		defer cancel(nil)
-		o.Interrupt = func() { cancel(exit.Signal{Signal: syscall.SIGINT}) }
+		o.Interrupt = func() { cancel(exit.CtrlC) }
 		return withExitCode(run(ctx, cmd.OutOrStdout(), *o))
 	})
 }

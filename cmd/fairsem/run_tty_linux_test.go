@@ -27,6 +27,7 @@ type console struct {
 	transcript.Transcript
 	t       *testing.T
 	keys    *os.File
+	leader  int           // of the session
 	drained chan struct{} // closed when no process has the terminal any more, and all output is read
 }
 
@@ -52,7 +53,7 @@ func onTerminalOf(t *testing.T, cmd *exec.Cmd, size *pty.Winsize, env ...string)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	require.NoError(t, cmd.Start())
 	require.NoError(t, tty.Close())
-	s := &console{t: t, keys: keys, drained: make(chan struct{})}
+	s := &console{t: t, keys: keys, leader: cmd.Process.Pid, drained: make(chan struct{})}
 	go func() { // ends when no process has the terminal any more
 		defer close(s.drained)
 		_, _ = io.Copy(s, keys)
@@ -76,6 +77,14 @@ func keepOutput(t *testing.T, tty *os.File) {
 	require.NoError(t, err)
 	mode.Lflag |= unix.NOFLSH
 	require.NoError(t, unix.IoctlSetTermios(int(tty.Fd()), unix.TCSETS, mode))
+}
+
+// foreground is the process group that has the terminal.
+func (s *console) foreground() int {
+	s.t.Helper()
+	group, err := unix.IoctlGetInt(int(s.keys.Fd()), unix.TIOCGPGRP)
+	require.NoError(s.t, err)
+	return group
 }
 
 func (s *console) press(keys string) {
@@ -316,17 +325,48 @@ func TestCtrlCEndsTheScriptAroundACommandThatWaits(t *testing.T) {
 	_, err := s.sem(1).Acquire(t.Context(), 1)
 	require.NoError(t, err)
 	for _, flag := range []string{"--quiet", "--json"} {
-		cmd := exec.CommandContext(t.Context(), redistest.Program(t, "bash"), "-c", "for i in 1 2 3; do fairsem run n --limit 1 "+flag+" -- true; echo next; done")
-		cmd.Env = append(os.Environ(), "REDIS_URL=redis://"+s.server.Addr())
-		tty := onTerminal(t, cmd)
-		s.awaitState(1, 1)
-		tty.press("\x03")
-		_ = cmd.Wait()
-		<-tty.drained
-		assert.Equal(t, "signal: interrupt", cmd.ProcessState.String(), "%s: %s", flag, tty)
-		assert.NotContains(t, tty.String(), "next", flag)
+		s.interrupt("run n --limit 1 "+flag+" -- true", func(*console) { s.awaitState(1, 1) })
 		s.awaitState(1, 0)
 	}
+}
+
+// interrupt presses Ctrl-C once a loop in bash is so far, and wants it to end.
+func (s *station) interrupt(command string, soFar func(*console)) {
+	s.t.Helper()
+	cmd := exec.CommandContext(s.t.Context(), redistest.Program(s.t, "bash"), "-c", "for i in 1 2 3; do fairsem "+command+"; echo next; done")
+	cmd.Env = append(os.Environ(), "REDIS_URL=redis://"+s.server.Addr())
+	tty := onTerminalOf(s.t, cmd, &pty.Winsize{Rows: 24, Cols: 80})
+	soFar(tty)
+	tty.press("\x03")
+	_ = cmd.Wait()
+	<-tty.drained
+	assert.Equal(s.t, "signal: interrupt", cmd.ProcessState.String(), "%s: %s", command, tty)
+	assert.NotContains(s.t, tty.String(), "next", command)
+}
+
+// The code of the command says nothing about the key, which came after its end.
+func TestCtrlCAfterTheEndOfTheCommandEndsTheScript(t *testing.T) {
+	s := newStation(t)
+	dir := t.TempDir()
+	s.interrupt("run n --limit 1 --min-hold 1h --json -- true", func(tty *console) { tty.await(`"ended"`) })
+	s.awaitState(0, 0)
+	left := `run n --limit 1 --ttl 1h --kill-after 4m -c 'read x; trap "" TERM; env --default-signal=INT sleep 300 & echo up >` + dir + `/up'`
+	s.interrupt(left, func(tty *console) {
+		s.awaitState(1, 0)
+		tty.press("\n")
+		awaitFile(t, dir+"/up") // so the command had the terminal
+		require.Eventually(t, func() bool { return tty.foreground() == tty.leader }, time.Minute, 5*time.Millisecond)
+	})
+	s.awaitState(0, 0)
+}
+
+// Programs that draw on the terminal read the key, and the terminal sends no signal.
+func TestCtrlCEndsTheScriptAroundAProgramThatReadsTheKey(t *testing.T) {
+	s := newStation(t)
+	_, err := s.sem(1).Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	s.interrupt("show n --watch", func(tty *console) { tty.await("q quits") })
+	s.interrupt("demo --for 1h", func(tty *console) { tty.await(": first come, first served") })
 }
 
 func TestAnInterruptThatIsPassedOnEndsTheRunAsItEndsTheCommand(t *testing.T) {

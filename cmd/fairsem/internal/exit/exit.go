@@ -62,7 +62,13 @@ func WithSignal(ctx context.Context, err error) error {
 }
 
 // Signal is the cause of a context that a signal ended.
-type Signal struct{ Signal os.Signal }
+type Signal struct {
+	Signal os.Signal
+	key    bool // a program that draws on the terminal has read Ctrl-C, so the rest of the job does not have the signal
+}
+
+// CtrlC is the cause where a program that draws on the terminal has read the key.
+var CtrlC = Signal{os.Interrupt, true}
 
 func (s Signal) Error() string { return "stopped by " + s.Signal.String() }
 
@@ -89,7 +95,7 @@ func OnSignal() (context.Context, func()) {
 		defer signal.Stop(signals)
 		select {
 		case s := <-signals:
-			cancel(Signal{s})
+			cancel(Signal{Signal: s})
 		case <-ctx.Done():
 		}
 	}()

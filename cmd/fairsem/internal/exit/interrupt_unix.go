@@ -19,6 +19,10 @@ func Interrupted(err error) {
 		return
 	}
 	signal.Reset(os.Interrupt)
-	_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
+	whom := os.Getpid()
+	if stop.key {
+		whom = 0 // the terminal would have sent it to the whole group
+	}
+	_ = syscall.Kill(whom, syscall.SIGINT)
 	time.Sleep(time.Second) // another thread may handle it
 }

@@ -19,10 +19,8 @@ func become(path string, args, env []string, signals chan os.Signal) error {
 	// From here on these end the process, as they would end the command a moment later.
 	signal.Reset(exit.ToStop...)
 	signal.Stop(signals)
-	select {
-	case s := <-signals:
-		return exit.Signal{Signal: s}
-	default:
+	if err := late(signals); err != nil {
+		return err
 	}
 	return notStarted(args[0], syscall.Exec(path, args, env))
 }

@@ -51,8 +51,8 @@ func (j PermitJob) Run(ctx context.Context) error {
 		return h.run(ctx)
 	})
 	h.passOn()
-	if h.interrupted {
-		return exit.Signal{Signal: os.Interrupt}
+	if interrupt := (exit.Signal{Signal: os.Interrupt}); h.interrupted || h.ended && late(signals) == interrupt {
+		return interrupt
 	}
 	return err
 }
@@ -66,7 +66,8 @@ type holder struct {
 	permit *fairsem.Permit
 	key    syscall.Signal // the signal by which a key has ended the command; 0: it has ended otherwise
 
-	interrupted bool // a SIGINT of a key, or one that this process has passed on, has ended the command
+	ended       bool // the command, and its permit was not lost
+	interrupted bool // a SIGINT of a key, or one that this process has passed on, has ended the command, or one has come after its end
 }
 
 func (h *holder) run(ctx context.Context) (err error) {

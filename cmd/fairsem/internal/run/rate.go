@@ -34,8 +34,11 @@ func (j RateJob) Run(ctx context.Context) error {
 		w := &rateWaiter{job: j, waiter: &waiter{request: &j.Request, signals: signals, journal: journal}}
 		return w.run(ctx)
 	})
-	if err != nil || len(command) == 0 {
+	if err != nil {
 		return err
+	}
+	if len(command) == 0 {
+		return late(signals)
 	}
 	return j.Request.journalled(func(*journal) error {
 		return become(path, command, j.Request.environment(j.Request.tenantVariable()), signals)

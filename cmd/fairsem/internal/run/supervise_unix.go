@@ -32,7 +32,7 @@ type supervisor struct {
 	killAt    <-chan time.Time // nil: no kill is pending
 	unstopped <-chan time.Time // nil, or when this job should have stopped like the child
 	warned    string           // the last warning about a group that cannot be ended
-	sent      []os.Signal      // to the command by this process
+	sent      []os.Signal      // to the command by this process, or, once it has ended, to the rest of its group
 }
 
 // hold runs the command and returns when its group is gone and the least time is over.
@@ -59,10 +59,11 @@ func (h *holder) hold() error {
 	end := s.supervise()
 	code := codeOf(end)
 	h.key = s.keyOf(end)
-	interrupted := end.Signal() == syscall.SIGINT && (h.key != 0 || slices.Contains(s.sent, os.Signal(syscall.SIGINT)))
+	interrupted := end.Signal() == syscall.SIGINT && (h.key != 0 || s.hasSent(syscall.SIGINT))
+	s.sent = nil
+	c.reclaimTerminal() // from here on the keys are for this process
 	s.endGroup()
 	g.stop()
-	c.reclaimTerminal()
 	journal.note(note{Event: "ended", Exit: &code})
 	switch {
 	case s.lost && s.job.OnLost != OnLostIgnore && s.warned == alreadyLost:
@@ -70,8 +71,8 @@ func (h *holder) hold() error {
 	case s.lost && s.job.OnLost != OnLostIgnore:
 		return h.lostError("so " + command[0] + " was ended")
 	}
-	s.holdMinimum(granted)
-	h.interrupted = interrupted
+	by := s.holdMinimum(granted)
+	h.ended, h.interrupted = true, interrupted || s.hasSent(syscall.SIGINT) || by == syscall.SIGINT
 	if code == 0 {
 		return nil
 	}
@@ -201,7 +202,7 @@ func (s *supervisor) goOn() {
 // that has the terminal, and not to this process. A signal that another process sends to the child alone cannot be told from that.
 func (s *supervisor) keyOf(end syscall.WaitStatus) syscall.Signal {
 	by := end.Signal()
-	if (by == syscall.SIGINT || by == syscall.SIGQUIT) && !s.lost && !slices.Contains(s.sent, os.Signal(by)) && foreground() == s.child.pid {
+	if (by == syscall.SIGINT || by == syscall.SIGQUIT) && !s.lost && !s.hasSent(by) && foreground() == s.child.pid {
 		return by
 	}
 	return 0
@@ -263,6 +264,8 @@ func (s *supervisor) send(sig os.Signal) {
 	}
 }
 
+func (s *supervisor) hasSent(sig os.Signal) bool { return slices.Contains(s.sent, sig) }
+
 // warnUnended warns that a process cannot be ended, once while the permit is held and once when it is lost.
 func (s *supervisor) warnUnended() {
 	means := stillHeld
@@ -323,19 +326,19 @@ func (s *supervisor) abandonGroup() bool {
 	return true
 }
 
-// holdMinimum holds the permit for the minimum time, unless a signal or a loss ends it. Others may run the command then as if it had not
-// run, so a loss is reported.
-func (s *supervisor) holdMinimum(granted time.Time) {
+// holdMinimum holds the permit for the minimum time, unless a signal, which it returns, or a loss ends it. Others may run the command then as if
+// it had not run, so a loss is reported.
+func (s *supervisor) holdMinimum(granted time.Time) os.Signal {
 	if s.job.MinHold == 0 || s.lost {
-		return
+		return nil
 	}
 	over := time.After(time.Until(granted.Add(s.job.MinHold)))
 	for {
 		select {
 		case <-over:
-			return
-		case <-s.signals:
-			return
+			return nil
+		case sig := <-s.signals:
+			return sig
 		case sig := <-s.controls:
 			if sig == syscall.SIGTSTP {
 				_ = syscall.Kill(os.Getpid(), syscall.SIGTTIN) // see stopped
@@ -344,7 +347,7 @@ func (s *supervisor) holdMinimum(granted time.Time) {
 			reason := lossReason(s.permit)
 			s.journal.note(note{Event: "lost", Reason: reason})
 			s.journal.warn("the permit on %q was lost (%s) before --min-hold was over", s.job.Request.Name, reason)
-			return
+			return nil
 		}
 	}
 }

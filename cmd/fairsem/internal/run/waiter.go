@@ -41,6 +41,16 @@ func catch() (signals chan os.Signal, stop func()) {
 	return signals, func() { signal.Stop(signals) }
 }
 
+// late returns a signal that has come since the wait was over, as an error.
+func late(signals <-chan os.Signal) error {
+	select {
+	case s := <-signals:
+		return exit.Signal{Signal: s}
+	default:
+		return nil
+	}
+}
+
 // connect calls use with a session whose permits and positions in the queue expire after ttl without a renewal.
 func (w *waiter) connect(ttl time.Duration, use func(*dial.Session) error) error {
 	s, err := w.request.Server.Open(fairsem.Options{Prefix: w.request.Prefix, TTL: ttl, Grace: w.request.Grace, Label: w.request.Label, Observer: w.observe})

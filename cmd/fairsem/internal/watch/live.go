@@ -5,7 +5,6 @@ import (
 	"context"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -26,7 +25,7 @@ func inPlace(ctx context.Context, o Options, query Query) error {
 	defer cancel(nil)
 	m := model{
 		title: text.Clean(o.Title + ending(screen.Keyboard())), every: o.Every, frame: first,
-		interrupt: func() { cancel(exit.Signal{Signal: syscall.SIGINT}) },
+		interrupt: func() { cancel(exit.CtrlC) },
 	}
 	program := screen.Program(m, o.Out)
 	var polling sync.WaitGroup
