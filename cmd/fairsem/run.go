@@ -44,8 +44,9 @@ on with --pass-redis-url.
 CMD has a process group of its own, which has the terminal while it runs. INT, TERM, HUP,
 QUIT, USR1, USR2, TSTP and CONT are passed on to that group; other signals, such as ALRM
 and WINCH, are not. A Ctrl-C or Ctrl-\ that ends CMD also goes to the process group of
-fairsem, so that it ends a script, too; so does a Ctrl-C once CMD has ended. HUP and INT stay ignored if fairsem was started
-so, as by nohup; CMD may get other signals that were ignored or blocked.
+fairsem, so that it ends a script, too; so does a Ctrl-C once CMD has ended. HUP and INT
+stay ignored if fairsem was started so, as by nohup; CMD may get other signals that were
+ignored or blocked.
 
 With --tenant, tenants share the limit fairly, however many calls of each wait: the next
 permit goes to the tenant that holds the fewest units per --share, and there to the call

@@ -51,7 +51,7 @@ func (j PermitJob) Run(ctx context.Context) error {
 		return h.run(ctx)
 	})
 	h.passOn()
-	if interrupt := (exit.Signal{Signal: os.Interrupt}); h.interrupted || h.ended && late(signals) == interrupt {
+	if interrupt := (exit.Signal{Signal: os.Interrupt}); h.interrupted || h.ended && errors.Is(late(signals), interrupt) {
 		return interrupt
 	}
 	return err
