@@ -46,11 +46,12 @@ UNRACED = $(shell go list ./internal/protocol ./internal/history ./internal/labe
 RACED = $(LONGEST) $(filter-out $(LONGEST) $(UNRACED) $(LAST),$(shell go list $(PACKAGES)))
 # The tests with the longest waits go first: at the end nothing else would use the processors meanwhile.
 LONGEST = $(shell go list . ./fairsempgx ./cmd/fairsem/internal/web ./cmd/fairsem/internal/doctor ./fairsemasynq ./fairsemhttp)
-# These mostly wait, and follow those without the race detector, which would end before the others.
+# These follow those without the race detector, which would end before the others.
 LAST = $(shell go list ./fairsemgrpc/... ./fairsemotel/... ./internal/redistest)
 
 # Random tests take fewer steps with -short, and tables have fewer rows; make stress and make compat run all of them. Three packages at
-# a time, one of them without the race detector, keep two processors busy; with four, a slow machine takes a second for an answer.
+# a time, one of them without the race detector, keep two processors busy; with four, a slow machine takes a second for an answer, so only
+# the last ones are four, which mostly wait.
 # All that is linked with -race is compiled with it: the linker takes generic code, such as that of sync.Map, from any package that has
 # it, and with a copy that the race detector does not see it reports races that are none.
 # A process that was built with the race detector otherwise takes a second to end: each package's tests, and all they start. What the

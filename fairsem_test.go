@@ -27,7 +27,6 @@ import (
 
 // These tests use the public API on every kind of server.
 
-// Most tests wait for a lease to expire and not for a processor, so more of them run at once than there are processors.
 func TestMain(m *testing.M) {
 	redis.SetLogger(&logging.VoidLogger{}) // sentinel clients log every connection
 	// go-redis keeps dialling a server that is down for up to a second after its client was closed.

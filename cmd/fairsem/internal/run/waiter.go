@@ -41,7 +41,7 @@ func catch() (signals chan os.Signal, stop func()) {
 	return signals, func() { signal.Stop(signals) }
 }
 
-// late returns a signal that has come since the wait was over, as an error.
+// late returns a signal that has come and that nothing has handled, as an error.
 func late(signals <-chan os.Signal) error {
 	select {
 	case s := <-signals:
