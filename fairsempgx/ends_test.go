@@ -157,12 +157,12 @@ func TestCallWhoseIdleConnectionWasTakenForAMomentIsServed(t *testing.T) {
 	assert.Len(t, taken, 1)
 }
 
-// observed returns the semaphore of a client, and a channel that gets a value for each of its events of a type.
-func observed[E fairsem.Event](w *world) (s *fairsem.Semaphore, seen <-chan struct{}) {
+// observed returns the semaphore of a client, and a channel that gets a value for each of its events that is one of those.
+func observed(w *world, is func(fairsem.Event) bool) (s *fairsem.Semaphore, seen <-chan struct{}) {
 	w.Helper()
 	all := make(chan struct{}, 100)
 	s, err := w.Observed(func(e fairsem.Event) {
-		if _, ok := e.(E); ok {
+		if is(e) {
 			all <- struct{}{}
 		}
 	}).Semaphore(w.LimitName, 1)
@@ -170,12 +170,32 @@ func observed[E fairsem.Event](w *world) (s *fairsem.Semaphore, seen <-chan stru
 	return s, all
 }
 
+func isEnd(e fairsem.Event) bool {
+	switch e.(type) {
+	case fairsem.LostEvent, fairsem.ReleasedEvent:
+		return true
+	}
+	return false
+}
+
+func isRefusal(e fairsem.Event) bool {
+	_, is := e.(fairsem.NotAcquiredEvent)
+	return is
+}
+
 // With KeepOpen the connection would be one without a unit.
 func TestPermitThatIsLostRightBeforeTheDialIsNotUsed(t *testing.T) {
 	w := newWorld(t)
-	s, lost := observed[fairsem.LostEvent](w)
+	s, ended := observed(w, isEnd)
 	c := w.config(1)
-	evict := sync.OnceFunc(func() { w.Evict(s); <-lost })
+	evict := sync.OnceFunc(func() {
+		for held, err := range s.Holders(t.Context()) {
+			if assert.NoError(t, err) {
+				_ = s.Evict(t.Context(), held.ID) // on a busy machine the pool has released it by now
+			}
+		}
+		<-ended
+	})
 	c.BeforeConnect = func(context.Context, *pgx.ConnConfig) error { evict(); return nil }
 	require.NoError(t, fairsempgx.Options{OnLost: fairsemnet.KeepOpen}.Configure(c, s))
 	w.take(w.open(c))
@@ -185,7 +205,7 @@ func TestPermitThatIsLostRightBeforeTheDialIsNotUsed(t *testing.T) {
 // Only with a call this package learned of the pool.
 func TestIdleConnectionsOfAPoolWithoutCallsAreClosedWhenAnotherProcessWaits(t *testing.T) {
 	w := newWorld(t)
-	w.TTL = 3 * time.Second
+	w.TTL = 5 * time.Second
 	c := w.config(10)
 	c.MinIdleConns = 2
 	require.NoError(t, fairsempgx.Configure(c, w.Semaphore(2)))
@@ -250,7 +270,7 @@ func TestClosedPoolDoesNotWaitForARedisThatHangs(t *testing.T) {
 // A connection whose session ends slowly is being closed, and no other is to be closed for it.
 func TestConnectionThatIsBeingClosedIsNotClosedTwice(t *testing.T) {
 	w := newWorld(t)
-	w.TTL = 3 * time.Second
+	w.TTL = 5 * time.Second
 	c := w.config(4)
 	ended := endSlowly(c)
 	require.NoError(t, fairsempgx.Configure(c, w.Semaphore(4)))
@@ -282,7 +302,7 @@ func TestConnectionThatIsBeingClosedIsNotClosedTwice(t *testing.T) {
 
 func TestFullQueueDoesNotFailACallThatADialServes(t *testing.T) {
 	w := newWorld(t)
-	s, refused := observed[fairsem.NotAcquiredEvent](w)
+	s, refused := observed(w, isRefusal)
 	c := w.config(10)
 	open, goOn := c.ConnConfig.DialFunc, make(chan struct{})
 	c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {

@@ -161,7 +161,15 @@ func TestCloseEndsWithItsContextAndTheUnitIsHeldUntilTheSessionHasEnded(t *testi
 func TestCallGetsTheConnectionThatAnotherCallReleases(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(1)
-	p := w.pool(s, 10)
+	c := w.config(10)
+	var dials atomic.Int64 // NewConnsCount has the pool's questions whether it was closed, too
+	open := c.ConnConfig.DialFunc
+	c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		dials.Add(1)
+		return open(ctx, network, address)
+	}
+	require.NoError(t, fairsempgx.Configure(c, s))
+	p := w.open(c)
 	first := w.take(p)
 	pid := first.Conn().PgConn().PID()
 	next := make(chan uint32, 3)
@@ -179,18 +187,18 @@ func TestCallGetsTheConnectionThatAnotherCallReleases(t *testing.T) {
 	for range cap(next) {
 		assert.Equal(t, pid, <-next)
 	}
-	assert.Equal(t, int64(1), p.Stat().NewConnsCount())
+	assert.Equal(t, int64(1), dials.Load())
 }
 
 func TestIdleConnectionsAreClosedWhenAnotherProcessWaits(t *testing.T) {
 	w := newWorld(t)
-	w.TTL = 3 * time.Second
+	w.TTL = 5 * time.Second
 	w.idleAreClosed(w.Semaphore(4), w.Semaphore(4))
 }
 
 func TestIdleConnectionsAreClosedWhenAnotherPoolOfTheProcessWaits(t *testing.T) {
 	w := newWorld(t)
-	w.TTL = 3 * time.Second
+	w.TTL = 5 * time.Second
 	s := w.Semaphore(4)
 	w.idleAreClosed(s, s)
 }
@@ -214,7 +222,7 @@ func (w *world) idleAreClosed(one, other *fairsem.Semaphore) {
 
 func TestConnectionThatIsNeverIdleIsClosedWhenAnotherProcessHasLess(t *testing.T) {
 	w := newWorld(t)
-	w.TTL = 3 * time.Second
+	w.TTL = 5 * time.Second
 	a, b := w.pool(w.Semaphore(4), 4), w.pool(w.Semaphore(4), 4)
 	ctx, cancel := context.WithCancel(t.Context())
 	var busy sync.WaitGroup
@@ -236,7 +244,7 @@ func TestConnectionThatIsNeverIdleIsClosedWhenAnotherProcessHasLess(t *testing.T
 
 func TestMinConnsStayWhenAnotherProcessWaits(t *testing.T) {
 	w := newWorld(t)
-	w.TTL = 3 * time.Second
+	w.TTL = 5 * time.Second
 	s := w.Semaphore(3)
 	c := w.config(10)
 	c.MinConns = 2
@@ -246,7 +254,7 @@ func TestMinConnsStayWhenAnotherProcessWaits(t *testing.T) {
 	w.take(a).Release() // from here on the pool is known
 	b := w.pool(w.Semaphore(3), 10)
 	w.take(b)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*w.TTL)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*w.TTL)
 	defer cancel()
 	_, err := b.Acquire(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -256,7 +264,7 @@ func TestMinConnsStayWhenAnotherProcessWaits(t *testing.T) {
 // No call gets released units then, and closed connections cannot be opened again.
 func TestNothingIsClosedForOthersWhileTheNameIsPaused(t *testing.T) {
 	w := newWorld(t)
-	w.TTL = 2 * time.Second
+	w.TTL = 5 * time.Second
 	s := w.Semaphore(4)
 	c := w.config(2)
 	var closes atomic.Int64
@@ -275,7 +283,7 @@ func TestNothingIsClosedForOthersWhileTheNameIsPaused(t *testing.T) {
 	defer cancel()
 	third := w.pool(w.Semaphore(4), 1)
 	go func() { _, _ = third.Exec(ctx, "SELECT 1") }() // ends with ctx
-	w.Eventually(func() bool { return w.Status(s).OldestWait > 2*w.TTL }, "no call waits")
+	w.Eventually(func() bool { return w.Status(s).OldestWait > w.TTL }, "no call waits")
 	assert.Zero(t, closes.Load())
 	assert.Equal(t, 2, db.Stats().Idle)
 	assert.Equal(t, int64(2), dials.Load())
@@ -285,7 +293,7 @@ func TestNothingIsClosedForOthersWhileTheNameIsPaused(t *testing.T) {
 // It was given a part that it cannot use, for as long as it waited.
 func TestProcessWhoseTenantIsAtItsLimitIsNotWaitedFor(t *testing.T) {
 	w := newWorld(t)
-	w.TTL = 2 * time.Second
+	w.TTL = 5 * time.Second
 	batch := w.pool(w.Semaphore(4).With(fairsem.CallOptions{Tenant: "batch", TenantLimit: 1}), 2)
 	busy, third := w.pool(w.Semaphore(4), 4), w.pool(w.Semaphore(4), 1)
 	for _, p := range []*pgxpool.Pool{batch, busy} {
@@ -307,7 +315,7 @@ func TestProcessWhoseTenantIsAtItsLimitIsNotWaitedFor(t *testing.T) {
 // The connections that it keeps seemed to be there for the taking, so the other pool closed none of its own.
 func TestProcessGetsItsPartBesideOneThatKeepsMoreThanItsOwn(t *testing.T) {
 	w := newWorld(t)
-	w.TTL = 2 * time.Second
+	w.TTL = 5 * time.Second
 	s := w.Semaphore(6)
 	c := w.config(4)
 	c.MinConns = 4
@@ -450,7 +458,7 @@ func TestHooksOfTheUserAreCalled(t *testing.T) {
 // The hooks change how a connection is closed for others.
 func TestBeforeCloseGetsALiveConnectionWhenOthersWait(t *testing.T) {
 	w := newWorld(t)
-	w.TTL = 3 * time.Second
+	w.TTL = 5 * time.Second
 	c := w.config(10)
 	var closes atomic.Int64
 	c.BeforeClose = func(c *pgx.Conn) {
@@ -714,7 +722,7 @@ func giveUp(ctx context.Context, p *pgxpool.Pool, after time.Duration) {
 
 func TestPoolsOfOneProcessShareItsPart(t *testing.T) {
 	w := newWorld(t)
-	w.TTL = 3 * time.Second
+	w.TTL = 5 * time.Second
 	s := w.Semaphore(4)
 	a, b, other := w.pool(s, 10), w.pool(s, 10), w.pool(w.Semaphore(4), 10)
 	for range 2 {
@@ -727,7 +735,7 @@ func TestPoolsOfOneProcessShareItsPart(t *testing.T) {
 
 func TestBusyPoolsOfOneProcessLeaveAnotherItsPart(t *testing.T) {
 	w := newWorld(t)
-	w.TTL = 3 * time.Second
+	w.TTL = 5 * time.Second
 	s := w.Semaphore(2)
 	for range 2 {
 		p := w.pool(s, 1)

@@ -69,7 +69,7 @@ func eachDriver(t *testing.T, test func(w *world, open opener)) {
 	for name, open := range map[string]opener{"pgx": openDB, "pq": openPQ} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.TTL = 3 * time.Second
+			w.TTL = 5 * time.Second
 			test(w, open)
 		})
 	}
@@ -233,7 +233,7 @@ func TestBusyDBGivesAnotherProcessItsPart(t *testing.T) {
 // Otherwise calls that found no idle connection would wait for their own dials for as long as others take turns with the open ones.
 func TestNoCallWaitsForItsDialWhileOthersTakeTurnsWithTheOpenConnections(t *testing.T) {
 	w := newWorld(t)
-	w.TTL = 3 * time.Second
+	w.TTL = 5 * time.Second
 	db, _ := w.db(2, 10)
 	w.eventuallyAll(w.load(db, 8), 5, "a call waits for its dial")
 }
@@ -253,7 +253,7 @@ func TestCallThatDialsIsGivenTheUnitOfAnIdleConnectionOfItsDB(t *testing.T) {
 
 func TestCallThatDialsIsGivenTheUnitOfAConnectionThatOthersOfItsDBUseAllTheTime(t *testing.T) {
 	w := newWorld(t)
-	w.TTL = 3 * time.Second
+	w.TTL = 5 * time.Second
 	db, _ := w.db(1, 2)
 	first := w.conns(db, 1)
 	dialled := w.dials(db, 1)
@@ -282,7 +282,7 @@ func (w *world) dials(db *sql.DB, limit int64) <-chan error {
 
 func TestDBsTakeTurnsIfThereAreFewerUnitsThanProcesses(t *testing.T) {
 	w := newWorld(t)
-	w.TTL = 2 * time.Second
+	w.TTL = 5 * time.Second
 	var all [][]atomic.Int64
 	for range 3 {
 		db, _ := w.db(1, 2)
