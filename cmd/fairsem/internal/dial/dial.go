@@ -7,11 +7,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -41,9 +39,6 @@ var (
 	plainSchemes    = []string{"redis", "rediss"}
 )
 
-var errURL = errors.New("not an address of a Redis server, such as " + forms + "; write special characters of a password as %XX, " +
-	`and check the number of the database, and the parameters after "?", which are those of go-redis`)
-
 // Parse takes a URL apart. Query parameters are those of go-redis, and tls_cert and tls_key, whose files it reads. The error does not say
 // where the URL came from.
 func Parse(rawURL string) (*Server, error) {
@@ -51,8 +46,8 @@ func Parse(rawURL string) (*Server, error) {
 	if err != nil || u.Fragment != "" || u.Opaque != "" || u.Scheme == "unix" && u.Host != "" {
 		return nil, errURL // go-redis would leave out parts that it does not understand
 	}
-	if !possible(u.Query()) {
-		return nil, errURL
+	if err := checkSizes(u.Query()); err != nil {
+		return nil, err
 	}
 	certs, err := clientCertificate(u)
 	if err != nil {
@@ -101,9 +96,9 @@ func identify(config *tls.Config, certs []tls.Certificate) {
 }
 
 func parseSingle(u *url.URL, certs []tls.Certificate) (*Server, error) {
-	opts, err := redis.ParseURL(u.String())
+	opts, err := parsed(u, redis.ParseURL)
 	if err != nil {
-		return nil, errURL
+		return nil, err
 	}
 	identify(opts.TLSConfig, certs)
 	client := func(brief bool) redis.UniversalClient {
@@ -120,9 +115,9 @@ func parseCluster(u *url.URL, certs []tls.Certificate) (*Server, error) {
 	if strings.Trim(u.Path, "/") != "" {
 		return nil, errors.New("an address of a cluster with a path: leave it out, a cluster has one database")
 	}
-	opts, err := redis.ParseClusterURL(u.String())
-	if err != nil || !plain(opts.Addrs) {
-		return nil, errURL
+	opts, err := parsed(u, clusterOptions)
+	if err != nil {
+		return nil, err
 	}
 	identify(opts.TLSConfig, certs)
 	client := func(brief bool) redis.UniversalClient {
@@ -166,9 +161,9 @@ func sentinelOptions(u *url.URL) (*redis.FailoverOptions, error) {
 	if u.Port() == "" { // go-redis would take the port of a server
 		u.Host = net.JoinHostPort(cmp.Or(u.Hostname(), "localhost"), "26379")
 	}
-	opts, err := redis.ParseFailoverURL(u.String())
-	if err != nil || !plain(opts.SentinelAddrs) {
-		return nil, errURL
+	opts, err := parsed(u, failoverOptions)
+	if err != nil {
+		return nil, err
 	}
 	if opts.MasterName == "" {
 		return nil, errors.New("an address of sentinels without the name of a primary: add ?master_name=NAME")
@@ -181,23 +176,25 @@ func sentinelOptions(u *url.URL) (*redis.FailoverOptions, error) {
 	return opts, nil
 }
 
+func clusterOptions(rawURL string) (*redis.ClusterOptions, error) {
+	opts, err := redis.ParseClusterURL(rawURL)
+	if err == nil && !plain(opts.Addrs) {
+		err = errURL
+	}
+	return opts, err
+}
+
+func failoverOptions(rawURL string) (*redis.FailoverOptions, error) {
+	opts, err := redis.ParseFailoverURL(rawURL)
+	if err == nil && !plain(opts.SentinelAddrs) {
+		err = errURL
+	}
+	return opts, err
+}
+
 // plain reports whether no address has a part of a password in it: text before an @ is no host, and would be shown.
 func plain(addrs []string) bool {
 	return !slices.ContainsFunc(addrs, func(addr string) bool { return strings.Contains(addr, "@") })
-}
-
-// possible reports whether pools can have the sizes that these parameters of a URL ask for: go-redis panics where they cannot. -1 is none,
-// 0 the default. It leaves it to go-redis to refuse values that are no numbers.
-func possible(q url.Values) bool {
-	for _, name := range []string{"pool_size", "min_idle_conns", "max_idle_conns", "max_active_conns", "max_concurrent_dials", "pipeline_pool_size"} {
-		for _, value := range q[name] {
-			size, err := strconv.Atoi(value)
-			if err == nil && (size < -1 || size > math.MaxUint16 || size < 0 && name == "pool_size") {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // once has a client try each step once, and for a short time.

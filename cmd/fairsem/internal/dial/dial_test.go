@@ -113,13 +113,21 @@ func TestAURLThatCannotWorkIsRefusedAndNotRepeated(t *testing.T) {
 
 func TestARefusalExplainsWhatToWriteInstead(t *testing.T) {
 	for rawURL, want := range map[string]string{
-		"localhost":               "write special characters of a password as %XX",
-		"cluster://a/1":           "leave it out, a cluster has one database",
-		"sentinel://a":            "add ?master_name=NAME",
-		"sentinel://a?addr=b:1":   "add ?master_name=NAME",
-		"redis://a?tls_cert=f":    "without TLS: write rediss://",
-		"rediss://a?tls_cert=/no": "do not name files, in PEM, with a certificate and its key",
-		"redis://a?read_timeout=": "",
+		"localhost":                                            "write special characters of a password as %XX",
+		"cluster://a/1":                                        "leave it out, a cluster has one database",
+		"sentinel://a":                                         "add ?master_name=NAME",
+		"sentinel://a?addr=b:1":                                "add ?master_name=NAME",
+		"redis://a?tls_cert=f":                                 "without TLS: write rediss://",
+		"rediss://a?tls_cert=/no":                              "do not name files, in PEM, with a certificate and its key",
+		"redis://a?read_timeout=":                              "",
+		"redis://a/x":                                          "check the number of the database",
+		"redis://a?db=x":                                       "the parameter db has a value that is not possible",
+		"redis://a?pool_size=-2":                               "the parameter pool_size has a value",
+		"redis://a?max_retries=1&dial_timeout=soon":            "the parameter dial_timeout has a value",
+		"cluster://a?addr=pw@b:1&max_redirects=2":              "the parameter addr has a value",
+		"sentinel://a?master_name=m&min_idle_conns=many":       "the parameter min_idle_conns has a value",
+		"redis://a?read_timeout=5s&readTimeout=5s":             "that go-redis does not know",
+		"sentinel://a?master_name=m&retries=3&max_redirects=3": "that go-redis does not know",
 	} {
 		_, err := Parse(rawURL)
 		if want == "" {

@@ -1,0 +1,63 @@
+package dial
+
+import (
+	"errors"
+	"maps"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+)
+
+var errURL = errors.New("not an address of a Redis server, such as " + forms + "; write special characters of a password as %XX, " +
+	`and check the number of the database`)
+
+// parsed has a function of go-redis read the address, and says which part it refuses. The name of a parameter is shown if go-redis knows it:
+// any other text may be a part of a password.
+func parsed[T any](u *url.URL, parse func(rawURL string) (*T, error)) (*T, error) {
+	with := func(q url.Values) (*T, error) {
+		some := *u
+		some.RawQuery = q.Encode()
+		return parse(some.String())
+	}
+	opts, err := parse(u.String())
+	if err == nil {
+		return opts, nil
+	}
+	if _, err := with(nil); err != nil {
+		return nil, errURL
+	}
+	for _, name := range slices.Sorted(maps.Keys(u.Query())) {
+		takes := func(values ...string) bool {
+			_, err := with(url.Values{name: values})
+			return err == nil
+		}
+		if takes(u.Query()[name]...) {
+			continue
+		}
+		if takes("1") || takes("host:1") { // 1 is a number, a duration, a text and true
+			return nil, errParameter(name)
+		}
+		return nil, errors.New(`an address with a parameter after "?" that go-redis does not know; its parameters are those of the Options of go-redis, ` +
+			"such as read_timeout=5s; write a ? in a password as %3F")
+	}
+	return nil, errURL
+}
+
+func errParameter(name string) error {
+	return errors.New("an address in which the parameter " + name + " has a value that is not possible")
+}
+
+// checkSizes is for parameters with which go-redis panics when it makes the pool. -1 is none, 0 the default. It leaves it to go-redis to
+// refuse values that are no numbers.
+func checkSizes(q url.Values) error {
+	for _, name := range []string{"pool_size", "min_idle_conns", "max_idle_conns", "max_active_conns", "max_concurrent_dials", "pipeline_pool_size"} {
+		for _, value := range q[name] {
+			size, err := strconv.Atoi(value)
+			if err == nil && (size < -1 || size > math.MaxUint16 || size < 0 && name == "pool_size") {
+				return errParameter(name)
+			}
+		}
+	}
+	return nil
+}
