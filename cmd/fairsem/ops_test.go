@@ -784,6 +784,7 @@ func TestAFullDiskIsReportedByEachCommand(t *testing.T) {
 	for _, args := range []string{
 		"ls --prefix $PREFIX", "show n --prefix $PREFIX --json", "doctor --prefix $PREFIX n",
 		"", "help", "help run", "run --help", "man run", "completion bash", "version", "--version",
+		"serve --json --listen 127.0.0.1:0",
 	} {
 		notify, err := o.program("bash", "-c", "fairsem "+args+" >/dev/full").CombinedOutput()
 		assert.Equal(t, 125, exitCode(err), args)

@@ -251,7 +251,10 @@ func (o *serveOptions) serve(cmd *cobra.Command) error {
 	if err != nil {
 		return cannotListen(ctx, o.listen, err)
 	}
-	o.announce(cmd, listener.Addr(), s.Server.String())
+	if err := o.announce(cmd, listener.Addr(), s.Server.String()); err != nil {
+		_ = listener.Close() // nobody has connected
+		return err
+	}
 	if o.tls != nil {
 		listener = tls.NewListener(listener, o.tls)
 	}
@@ -298,14 +301,17 @@ func cannotListen(ctx context.Context, address string, err error) error {
 	return fmt.Errorf("cannot listen on %s: %w; %s", address, err, advice)
 }
 
-// announce writes the address of the page, and a warning if other machines can reach it.
-func (o *serveOptions) announce(cmd *cobra.Command, at net.Addr, redis string) {
+// announce writes the address of the page, and a warning if other machines can reach it. Standard output may be closed, but where the address
+// cannot be written, as on a full disk, a program would wait for it in vain.
+func (o *serveOptions) announce(cmd *cobra.Command, at net.Addr, redis string) error {
 	url := o.pageURL(at)
 	line := url + "\n"
 	if o.json {
 		line = string(text.JSON(map[string]any{"url": url, "writes": o.allowWrites}))
 	}
-	_, _ = fmt.Fprint(cmd.OutOrStdout(), line) // without a standard output the address is on standard error
+	if _, err := fmt.Fprint(cmd.OutOrStdout(), line); err != nil {
+		return err
+	}
 	notify := func(format string, args ...any) {
 		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "fairsem: "+format+"\n", args...)
 	}
@@ -321,6 +327,7 @@ func (o *serveOptions) announce(cmd *cobra.Command, at net.Addr, redis string) {
 	default:
 		notify("warning: the page is not encrypted, and anyone who can reach %s can read it", at)
 	}
+	return nil
 }
 
 // pageURL returns the URL of the page on this machine.

@@ -368,7 +368,7 @@ func TestServeWarnsWhereOthersCanReadThePage(t *testing.T) {
 		cmd := &cobra.Command{}
 		cmd.SetOut(&stdout)
 		cmd.SetErr(&stderr)
-		new(serveOptions).announce(cmd, addr, "redis.example:6379")
+		require.NoError(t, new(serveOptions).announce(cmd, addr, "redis.example:6379"))
 		assert.Equal(t, want.url+"\n", stdout.String())
 		assert.Equal(t, want.warned, strings.Contains(stderr.String(), "warning: the page is not encrypted"), at)
 	}

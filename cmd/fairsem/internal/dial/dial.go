@@ -96,7 +96,7 @@ func identify(config *tls.Config, certs []tls.Certificate) {
 }
 
 func parseSingle(u *url.URL, certs []tls.Certificate) (*Server, error) {
-	opts, err := parsed(u, redis.ParseURL)
+	opts, err := parsed(u, singleOptions)
 	if err != nil {
 		return nil, err
 	}
@@ -176,6 +176,14 @@ func sentinelOptions(u *url.URL) (*redis.FailoverOptions, error) {
 	return opts, nil
 }
 
+func singleOptions(rawURL string) (*redis.Options, error) {
+	opts, err := redis.ParseURL(rawURL)
+	if err == nil && opts.DB < 0 {
+		err = errURL // go-redis would take it for 0
+	}
+	return opts, err
+}
+
 func clusterOptions(rawURL string) (*redis.ClusterOptions, error) {
 	opts, err := redis.ParseClusterURL(rawURL)
 	if err == nil && !plain(opts.Addrs) {
@@ -186,7 +194,7 @@ func clusterOptions(rawURL string) (*redis.ClusterOptions, error) {
 
 func failoverOptions(rawURL string) (*redis.FailoverOptions, error) {
 	opts, err := redis.ParseFailoverURL(rawURL)
-	if err == nil && !plain(opts.SentinelAddrs) {
+	if err == nil && (opts.DB < 0 || !plain(opts.SentinelAddrs)) {
 		err = errURL
 	}
 	return opts, err

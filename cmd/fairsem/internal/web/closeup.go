@@ -146,7 +146,7 @@ func figures(s fairsem.Status, rate string) []tile {
 
 func newTicket(name string, t fairsem.Ticket, now time.Time, in, waits bool) ticket {
 	shownTicket := ticket{
-		Key: key("t", t.ID), Label: shown(render.Label(t)), ID: shownID(t.ID), Tenant: shown(text.Distinct(t.Tenant)), Token: t.Token, Weight: t.Weight, Numbers: render.Numbers(t),
+		Key: key("t", t.ID), Label: shown(render.Label(t)), ID: shownID(t.ID), Tenant: title(t.Tenant), Token: t.Token, Weight: t.Weight, Numbers: render.Numbers(t),
 		For: text.Ago(inspect.Since(now, t)), Expires: text.Ago(t.ExpiresIn),
 	}
 	if in {
@@ -159,7 +159,7 @@ func newTicket(name string, t fairsem.Ticket, now time.Time, in, waits bool) tic
 func newTenants(of inspect.Tenants) (all []tenant, more string) {
 	for _, t := range of.All {
 		all = append(all, tenant{
-			Key: key("a", t.Name), Name: shown(text.Distinct(t.Name)), Used: t.Used, Share: t.Share, Waiting: t.Waiting,
+			Key: key("a", t.Name), Name: title(t.Name), Used: t.Used, Share: t.Share, Waiting: t.Waiting,
 			Limit: render.TenantLimit(t), Oldest: render.TenantWait(t),
 		})
 	}

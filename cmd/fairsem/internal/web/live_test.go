@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -59,7 +60,13 @@ const faint = `(() => {
 var looks = []struct {
 	name, scheme  string
 	width, height int64
-}{{"light", "light", 1280, 900}, {"dark", "dark", 1280, 900}, {"on a phone", "light", 360, 780}, {"on a phone at night", "dark", 360, 780}}
+}{
+	{"light", "light", 1280, 900}, {"dark", "dark", 1280, 900}, {"in a part of the screen", "light", 940, 900},
+	{"on a tablet", "light", 768, 1024}, {"on a phone", "light", 360, 780}, {"on a phone at night", "dark", 360, 780},
+}
+
+// identified says that each row of a table shows so much of its name or label that it can be told from others.
+const identified = `[...document.querySelectorAll("tbody th")].every((e) => e.getBoundingClientRect().width >= 100)`
 
 // canBeRead checks the page as it is now in every look.
 func (b *tab) canBeRead(what string) {
@@ -67,6 +74,7 @@ func (b *tab) canBeRead(what string) {
 	for _, look := range looks {
 		b.look(look.scheme, look.width, look.height)
 		assert.True(b.t, get[bool](b, fits), "%s: nothing is wider than the window", look.name)
+		assert.True(b.t, get[bool](b, identified), "%s: a row has no room for its name", look.name)
 		assert.Empty(b.t, get[string](b, faint), "%s: every text can be read", look.name)
 		dark := get[bool](b, `getComputedStyle(document.body).backgroundColor.match(/\d+/g).every((c) => c < 64)`)
 		assert.Equal(b.t, look.scheme == "dark", dark, look.name)
@@ -161,6 +169,38 @@ func TestInABrowserFocusScrollingAndWhatWasTypedStay(t *testing.T) {
 	s.wait(name, 2)
 	b.await(`document.querySelector("tbody tr") === row`)
 	assert.True(t, get[bool](b, `document.activeElement === row.querySelector("a")`))
+}
+
+// What comes and goes on the page of a name takes nothing with it.
+func TestInABrowserTheFocusStaysOnAHolderWhateverComesAndGoes(t *testing.T) {
+	t.Parallel()
+	s := serve(t, unhurried, writable)
+	s.hold("gate", 2)
+	b := openTab(t)
+	b.open(s.url + "/login?next=" + url.QueryEscape("/semaphore?name=gate"))
+	b.do(chromedp.SendKeys(chromedp.CSS("[name=token]"), testToken+"\r"))
+	b.await("%s === 1", rows("Holders"))
+	get[bool](b, `window.button = document.querySelector("[aria-label=Holders] a.button"), button.focus(), getSelection().selectAllChildren(document.querySelector("[aria-label=Holders] bdi")), true`)
+	stays := func(what string) {
+		t.Helper()
+		assert.True(t, get[bool](b, `document.activeElement === button && button.isConnected`), what)
+		assert.Equal(t, "host:1", get[string](b, "getSelection().toString()"), what)
+	}
+
+	tenant := s.holdAs("gate", 2, 1, fairsem.CallOptions{Tenant: "a"})
+	b.await("%s > 0 && %s === 2", rows("Tenants"), rows("Holders"))
+	stays("tenants came")
+	require.NoError(t, tenant.Release(t.Context()))
+	b.await("%s === 0 && %s === 1", rows("Tenants"), rows("Holders"))
+	stays("tenants went")
+
+	looks := s.client.Inspect("gate")
+	require.NoError(t, looks.SetLimit(t.Context(), 3))
+	b.await(`document.body.innerText.includes("set by hand")`)
+	stays("a limit was set by hand")
+	require.NoError(t, looks.ResetLimit(t.Context()))
+	b.await(`!document.body.innerText.includes("set by hand")`)
+	stays("it was reset")
 }
 
 func TestInABrowserOneLogsInResizesAndEvicts(t *testing.T) {

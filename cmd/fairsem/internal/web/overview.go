@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fairsem/fairsem"
@@ -212,9 +213,22 @@ func shown(s string) string {
 	return string(runes)
 }
 
-// title is a name on the page. No two names of at most longText characters have the same: bytes that are no UTF-8 are written as escapes,
-// and a backslash has another one before it, as in fairsem ls.
-func title(name string) string { return shown(text.Distinct(name)) }
+// title is a name or a tenant on the page. No two of at most longText characters have the same: bytes that are no UTF-8, and blanks that a
+// browser leaves out, are written as escapes, and a backslash has another one before it, as in fairsem ls.
+func title(name string) string { return shown(keepBlanks(text.Distinct(name))) }
+
+// keepBlanks writes the blanks at the ends of s, and all but the first of several, as escapes.
+func keepBlanks(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		if s[i] == ' ' && (i == 0 || i == len(s)-1 || s[i-1] == ' ') {
+			b.WriteString(`\x20`)
+		} else {
+			b.WriteByte(s[i])
+		}
+	}
+	return b.String()
+}
 
 func age(d time.Duration) string {
 	if d <= 0 {

@@ -53,3 +53,12 @@ func TestNoSemaphoreIsSaidToBeInUseOnlyIfAllCanBeRead(t *testing.T) {
 	assert.NotContains(t, drawn, none)
 	assert.Contains(t, drawn, "No semaphore that can be read is in use.")
 }
+
+// A browser leaves out blanks at the ends, and shows several as one.
+func TestNamesThatDifferInBlanksLookDifferent(t *testing.T) {
+	for name, want := range map[string]string{
+		"a b": "a b", " a b": `\x20a b`, "a b ": `a b\x20`, "a  b": `a \x20b`, "a   b": `a \x20\x20b`, " ": `\x20`, "  ": `\x20\x20`, `a\x20`: `a\\x20`,
+	} {
+		assert.Equal(t, want, title(name))
+	}
+}

@@ -1,6 +1,7 @@
 "use strict";
 // Keeps what is in #live as the server sees it. The server sends the whole content after each poll, and only
-// what differs is changed here, so that focus, selection and scrolling stay.
+// what differs is changed here, so that focus, selection and scrolling stay. What is not always there, and
+// what comes after it, has an id: all else is known by its place.
 (() => {
   const live = document.getElementById("live");
   let source, again;
@@ -61,6 +62,7 @@
     let at = from.firstChild;
     for (const want of [...to.childNodes]) {
       const have = want.id ? known.get(want.id) : at;
+      while (want.id && have && at && !at.id) at = without(at); // a part without an id in front of it is gone
       if (!have || !like(have, want)) {
         from.insertBefore(document.importNode(want, true), at);
         continue;
@@ -69,11 +71,13 @@
       else from.insertBefore(have, at);
       morph(have, want);
     }
-    while (at) {
-      const next = at.nextSibling;
-      at.remove();
-      at = next;
-    }
+    while (at) at = without(at);
+  };
+
+  const without = (node) => {
+    const next = node.nextSibling;
+    node.remove();
+    return next;
   };
 
   // A page that nobody sees needs no pictures, and a browser has few connections for each server.
