@@ -350,16 +350,18 @@ func TestLabelLivesForThreeOfTheLongestLeasesOfTheCalls(t *testing.T) {
 func TestReleaseAfterALossIsAnErrorIfAnotherMayHaveHadAllUnits(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		limit, granted int64
-		o              CallOptions
-		err            error
+		limit, inForce, granted int64
+		o                       CallOptions
+		err                     error
 	}{
-		"nothing was granted":              {1, 0, CallOptions{}, nil},
-		"a grant of all units":             {1, 1, CallOptions{}, ErrLost},
-		"a grant of some units":            {2, 1, CallOptions{}, nil},
-		"a grant of all units, of some":    {2, protocol.MaxUnits, CallOptions{}, ErrLost},
-		"a grant that may have its number": {2, 2, CallOptions{Numbered: true}, ErrLost},
-		"a grant that cannot have it":      {2, 1, CallOptions{Numbered: true}, nil},
+		"nothing was granted":              {1, 0, 0, CallOptions{}, nil},
+		"a grant of all units":             {1, 1, 1, CallOptions{}, ErrLost},
+		"a grant of some units":            {2, 2, 1, CallOptions{}, nil},
+		"a grant of all units, of some":    {2, 2, protocol.MaxUnits, CallOptions{}, ErrLost},
+		"a grant that may have its number": {2, 2, 2, CallOptions{Numbered: true}, ErrLost},
+		"a grant that cannot have it":      {2, 2, 1, CallOptions{Numbered: true}, nil},
+		"all units of a lower limit":       {5, 1, 1, CallOptions{}, ErrLost}, // another declares it, or it was set by hand
+		"some units of a higher limit":     {1, 3, 1, CallOptions{}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onWire(t, time.Hour, func(t *testing.T, client *Client, w *wire) {
@@ -371,7 +373,7 @@ func TestReleaseAfterALossIsAnErrorIfAnotherMayHaveHadAllUnits(t *testing.T) {
 				w.next().answers(granted...)
 				released := make(chan error, 1)
 				go func() { released <- asked.permit().Release(background) }() // ends with the answer
-				w.next().answers(1, -1, 0, 100, int64(protocol.Gone), c.granted)
+				w.next().answersInForce(c.inForce, 1, -1, 0, 100, int64(protocol.Gone), c.granted)
 				assert.ErrorIs(t, <-released, c.err)
 			})
 		})
@@ -413,7 +415,7 @@ func TestReleaseDuringAQueryAfterALossSaysWhatBecameOfThePermit(t *testing.T) {
 				go func() { released <- p.Release(background) }() // ends with the answer
 				w.isIdle()
 				f.answers(append([]int64{1, -1, 0, 100}, c.answer[:]...)...)
-				w.carries("release a: 1").answers(append([]int64{1, -1, 0, 100}, c.release[:]...)...)
+				w.carries("release a: 1").answersInForce(1, append([]int64{1, -1, 0, 100}, c.release[:]...)...)
 				assert.ErrorIs(t, <-released, c.err)
 			})
 		})

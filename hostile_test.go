@@ -142,7 +142,7 @@ func TestHolderThatCannotBeRestoredYetIsCheckedAgain(t *testing.T) {
 	holder.hold.begin(v.host.clock, time.Now(), time.Now(), holder.lease)
 	now := v.host.clock.Now()
 	before := holder.lease
-	v.learnLocked(holder, answer{protocol.RestoreScript, protocol.Result{State: protocol.Early}, theEpoch + 1, now, now})
+	v.learnLocked(holder, answer{protocol.RestoreScript, protocol.Result{State: protocol.Early}, theEpoch + 1, 0, now, now})
 	require.Equal(t, before, holder.lease, "the lease was renewed")
 	require.Equal(t, int64(theEpoch), holder.epoch, "the epoch was confirmed")
 	require.Equal(t, holding, holder.phase)

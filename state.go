@@ -143,7 +143,7 @@ func (v *nameState) answeredLocked(r *request, rep protocol.Reply, sent clock.In
 		if t.phase == asking {
 			t.quoted = quote{rep.Room, time.Duration(rep.Results[i].Number) * time.Millisecond}
 		}
-		v.learnLocked(t, answer{verb, rep.Results[i], rep.Epoch, sent, now})
+		v.learnLocked(t, answer{verb, rep.Results[i], rep.Epoch, rep.Room, sent, now})
 		v.reduceLocked(t)
 		i++
 	}
@@ -159,6 +159,7 @@ type answer struct {
 	verb *protocol.Script
 	protocol.Result
 	epoch int64
+	limit int64         // in force, if the answer is that a permit to release is missing
 	sent  clock.Instant // when it was asked
 	now   clock.Instant // when it is handled
 }
@@ -175,7 +176,7 @@ func (a answer) isReplaced(t *ticket) bool {
 	if a.State != protocol.Gone || a.Number == 0 {
 		return false
 	}
-	return t.keeps() == t.spec.Limit || a.Number == protocol.MaxUnits || slices.ContainsFunc(t.keptNumbers(), func(n int64) bool { return n < a.Number-1 })
+	return t.keeps() == a.limit || a.Number == protocol.MaxUnits || slices.ContainsFunc(t.keptNumbers(), func(n int64) bool { return n < a.Number-1 })
 }
 
 // isUnchecked reports whether an answer from a new epoch does not say which grant of t it is about.

@@ -393,9 +393,10 @@ func TestReleaseOfWhatIsGoneSaysWhatWasGrantedInThisEpoch(t *testing.T) {
 			"granted=2 first=4 all_in=4": MaxUnits, "granted=2 first=4 all_in=3": 1,
 		} {
 			l := newLab(t, rdb)
-			l.seed("counter 3 | meta declared=9 layout=2 since=7 until=80s " + seed)
+			l.seed("counter 3 | meta declared=8 layout=2 since=7 until=80s " + seed)
 			r := l.ask(Release(l.space.About("name"), known(9), 0, false, tickets("me:1")), 1)
 			assert.Equal(t, Result{State: Gone, Number: granted}, r.Results[0], seed)
+			assert.Equal(t, min(granted, 1)*8, r.Room, "the limit in force, where it matters: %s", seed)
 		}
 	})
 }
