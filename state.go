@@ -201,7 +201,7 @@ func (v *nameState) learnLocked(t *ticket, a answer) {
 	s.unsure, s.unnumbered = renewed.tooShort(a.now), t.opts.Numbered && len(a.Numbers) == 0
 	missed := s.less && (a.verb == protocol.RefreshScript || t.phase == leaving)
 	if (a.State == protocol.Held || a.State == protocol.Waiting) && a.verb != protocol.ReduceScript && !missed && !a.isUnchecked(t) {
-		t.confirmed(a.epoch) // a reduce renews nothing: an old file's lease of t may soon be over
+		t.confirmed(a.epoch, v.server) // a reduce renews nothing: an old file's lease of t may soon be over
 	}
 	v.acceptLocked(t, v.applyLocked(t, s), a)
 }

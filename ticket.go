@@ -200,9 +200,10 @@ func (t *ticket) isLess(s protocol.State, epoch int64) bool {
 	return false
 }
 
-// confirmed records that Redis has t in this epoch. The weight that it has there may be older than the one it had before.
-func (t *ticket) confirmed(epoch int64) {
-	if t.epoch != epoch && t.parts != nil {
+// confirmed records that Redis has t in this epoch. The weight that it has there may be older than the one it had before, also in the same
+// epoch where nobody knows which server it is: without the right to INFO a restart begins none.
+func (t *ticket) confirmed(epoch, server int64) {
+	if t.parts != nil && (t.epoch != epoch || server == 0) {
 		t.parts.confirmed = 0
 	}
 	t.epoch = epoch

@@ -653,15 +653,22 @@ func TestWeightedSendsNothingIfItKnowsTheAnswer(t *testing.T) {
 }
 
 // A file that is older than a Release contains units that were released. They must not stay in use for long, and only the remaining
-// units may be restored.
+// units may be restored. Without the right to INFO nobody knows that the file is old.
 func TestRestartDoesNotRestoreAReleasedPart(t *testing.T) {
-	for _, kept := range []string{"nothing", "an old file"} {
-		t.Run(kept, func(t *testing.T) {
-			w, server := agedServer(t)
-			w.limit = 6
-			sem, s := w.weighted(), w.semaphore()
+	for name, c := range map[string]struct {
+		saved bool
+		user  string
+	}{"nothing": {false, ""}, "an old file": {true, ""}, "an old file that nobody knows to be old": {true, "uninformed"}} {
+		t.Run(name, func(t *testing.T) {
+			w, server := agedServer(t, "--user", "uninformed", "on", ">secret", "~*", "&*", "+@all", "-info")
+			w.limit, w.ttl = 6, 5*time.Second
+			client := w.client()
+			if c.user != "" {
+				client, _ = w.observed(w.as(c.user, "secret"))
+			}
+			sem, s := w.weightedOn(client, w.limit), w.of(client, w.limit)
 			require.NoError(t, sem.Acquire(t.Context(), 5))
-			if kept != "nothing" {
+			if c.saved {
 				require.NoError(t, w.rdb.Save(t.Context()).Err())
 			}
 			sem.Release(3)

@@ -35,7 +35,7 @@ if state_lost then
 end
 -- No token of the epoch is below this one. Tokens may be ahead of the clock by which the epoch began.
 local first_token = state_lost and math.max(last_number + 1, steady) or nil
-reply[EPOCH], reply[SERVER] = epoch or 0, tonumber(server, 16) or 0
+reply[EPOCH], reply[SERVER] = epoch or 0, replication ~= "" and tonumber(server, 16) or 0
 
 local last_known = last_number -- a restore changes last_number
 

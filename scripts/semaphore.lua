@@ -34,7 +34,7 @@
 --                  may have been lost. 0: it was not compared, or there is none
 --         room     for a rate, the units available after the call; for any other, where it released a permit that is missing, the
 --                  limit in force; else 0
---         server   which server this is; 0: unknown
+--         server   which server this is; 0: unknown, because the right to INFO is missing
 --         plain    1: the next call may be plain_acquire or plain_release; 2: plain_queue; 3: plain_numbers_acquire or
 --                  plain_numbers_release; 4: plain_tenants_acquire or plain_tenants_release; 5: plain_tenants; 0: none
 --         waiters  how many wait in the queue after the call
