@@ -222,7 +222,7 @@ func TestContextOfPermitsEndsWithTheFirstOfThemAndNamesIt(t *testing.T) {
 		require.ErrorContains(t, cause, fmt.Sprintf("%q", second.name))
 		first.has(a, 1, 0)
 
-		err = p.Release(t.Context())
+		err = givenBack(t.Context(), p)
 		wrong(t, err, fairsem.ErrLost, fmt.Sprintf("release %q", second.name))
 		first.has(a, 0, 0)
 		assert.Equal(t, cause, context.Cause(p.Context()), "the first cause stands")

@@ -14,8 +14,9 @@ import (
 
 // SetLimit sets the limit by hand. It holds for all processes, whatever they declare, until ResetLimit or another SetLimit. Units of a
 // higher limit are granted at once. A lower limit revokes nothing: no new permit is granted until enough units are
-// released, and a waiter that weighs more than the new limit gets [ErrExceedsLimit] when its turn comes. With a limit of 0
-// nothing is granted and calls wait: a pause.
+// released, and a waiter that weighs more than the new limit gets [ErrExceedsLimit] when its turn comes; if the limit is high enough
+// again before its process hears of that, it waits on at the end of the queue. With a limit of 0 nothing is granted and calls
+// wait, whatever they weigh: a pause.
 //
 // A limit set by hand outlives all processes, but not a loss of all state in Redis. A done ctx ends the call; the other
 // errors are [ErrInvalid], for a limit below 0, and those of Acquire. After an error the limit may have been

@@ -51,15 +51,15 @@
 // # What is promised
 //
 // Safety. The units in use never exceed the limit, neither on the server nor, by the contexts of the permits, in all processes
-// together. Only the owner of a permit can release or renew it. An operation that is delivered several times counts once. If the
-// position of one call in the queue was confirmed before another call of the same tenant began, the first is granted first,
-// whatever their weights, unless its process or Redis stands still for two thirds of a TTL, and the position expires. No tenant is
-// granted something while another one waits that holds less per unit of its share and could be granted what it wants. Fencing
-// tokens increase with every grant on a name. No two holders have the same number, and the tokens of each number increase. When
-// Acquire returns a permit, it is valid for at least another tenth of its TTL. A holder is notified of a loss before its units can
-// be granted to anyone else. [Inspector.Evict] is the exception: the units and their numbers are free immediately, and the holder
-// is notified right after. No two names interfere. A script that fails half-way grants nothing, and its partial writes expire.
-// Without an answer from Redis nothing is granted.
+// together. Only the owner of a permit can release or renew it. An operation that is delivered several times counts once. If
+// the position of one call in the queue was confirmed before another call of the same tenant began, the first is granted first,
+// whatever their weights, unless its process or Redis stands still for two thirds of a TTL, and the position expires, or the
+// limit is set below its weight while it waits. No tenant is granted something while another one waits that holds less per unit
+// of its share and could be granted what it wants. Fencing tokens increase with every grant on a name. No two holders have the
+// same number, and the tokens of each number increase. When Acquire returns a permit, it is valid for at least another tenth of
+// its TTL. A holder is notified of a loss before its units can be granted to anyone else. [Inspector.Evict] is the exception:
+// the units and their numbers are free immediately, and the holder is notified right after. No two names interfere. A script
+// that fails half-way grants nothing, and its partial writes expire. Without an answer from Redis nothing is granted.
 //
 // Liveness. The units of a process that was killed are granted again within a TTL and half a second, however many dead
 // waiters are at the head of the queue. Waiters are notified by a message; if all messages are lost, by their

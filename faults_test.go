@@ -74,10 +74,10 @@ func (w *world) awaitExpiry(there *fairsem.Inspector) {
 // S8, S2
 func TestLossIsReportedBeforeTheNextGrant(t *testing.T) {
 	w := onRedis(t)
-	w.ttl = 2 * time.Second
+	w.ttl = 4 * time.Second
 	cutOff, proxy := w.network()
 	a, b := w.of(cutOff, 1), w.semaphore()
-	for range 3 {
+	for range 2 {
 		p := w.must(a.Acquire(t.Context(), 1))
 		next := w.queue(t.Context(), b, 1)
 		proxy.Hold()

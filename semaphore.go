@@ -66,7 +66,8 @@ func (s *Semaphore) With(o CallOptions) *Semaphore {
 // milliseconds, with an error that wraps ctx.Err() and [context.Cause]. The error is [ErrUnavailable], too, if Redis had not
 // answered the call, or not its last question for a tenth of a second or for half of the call. The position in the queue, or a
 // permit that was granted meanwhile, is released in the background. If the process or Redis stood still for so long that its position
-// expired, which takes two thirds of a TTL, the call joins the end of the queue.
+// expired, which takes two thirds of a TTL, the call joins the end of the queue. So it does if the limit was below n when its turn
+// came, and no longer is when the process hears of that.
 //
 // Other errors are [ErrNotAcquired] after CallOptions.MaxWait, [ErrExceedsLimit], [ErrQueueFull], [ErrEvicted],
 // [ErrInvalid], [ErrClosed], [ErrUnavailable], or an error of Redis that a retry cannot heal, such as a missing right. After any

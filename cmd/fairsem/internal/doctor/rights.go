@@ -92,8 +92,11 @@ var rights = []right{
 
 const noMessages = "waiters learn of grants, and holders of a lost server, only with their next renewal"
 
-// clusterRight is one more, in a cluster.
-var clusterRight = right{word: "+cluster|slots", ask: do("CLUSTER SLOTS")}
+// clusterRights are more, in a cluster.
+var clusterRights = []right{
+	{word: "+cluster|slots", ask: do("CLUSTER SLOTS")},
+	{word: "+asking", ask: do("ASKING"), cost: "while a slot moves, calls on its names may wait for the end of the move"},
+}
 
 // places are the keys and channels beside those of names and grants, with id in them: a user may have the rights on those alone.
 func (p *target) places(id string) []right {
@@ -127,7 +130,7 @@ func neededRights(ctx context.Context, p *target, n *node) Finding {
 	}
 	missing = slices.DeleteFunc(missing, func(l missingRight) bool { return l.cost != "" })
 	if len(missing) == 0 {
-		return ok("all %d required rights", len(p.wanted())-len(optional()))
+		return ok("all %d required rights", len(p.wanted())-len(p.optional()))
 	}
 	denied, unknown := split(missing)
 	message := lack(denied, unknown, "") + ", without which " + failing(missing)
@@ -149,7 +152,7 @@ func optionalRights(ctx context.Context, p *target, n *node) Finding {
 	}
 	missing = slices.DeleteFunc(missing, func(l missingRight) bool { return l.cost == "" })
 	if len(missing) == 0 {
-		return ok("all %d optional rights", len(optional())+len(p.places("")))
+		return ok("all %d optional rights", len(p.optional())+len(p.places("")))
 	}
 	var costs []string
 	for _, l := range missing {
@@ -199,14 +202,14 @@ func remedy(denied, unknown []string, where string) string {
 	return strings.Join(steps, "; ")
 }
 
-func optional() []right {
-	return slices.DeleteFunc(slices.Clone(rights), func(r right) bool { return r.cost == "" })
+func (p *target) optional() []right {
+	return slices.DeleteFunc(slices.Clone(p.wanted()), func(r right) bool { return r.cost == "" })
 }
 
 // wanted are the rights for this kind of server.
 func (p *target) wanted() []right {
 	if _, cluster := p.rdb.(*redis.ClusterClient); cluster {
-		return append(slices.Clip(rights), clusterRight)
+		return slices.Concat(rights, clusterRights)
 	}
 	return rights
 }

@@ -285,10 +285,17 @@ func TestInAClusterTheRightToAskForItsNodesIsNamed(t *testing.T) {
 		allow(t, n.Client(), name, "+cluster|slots")
 	}
 	report = examine(t, url, o)
+	assert.Zero(t, report.Count[Fail])
+	assert.Equal(t, []string{"+asking"}, report.of("optional")[0].Details["missing"])
+
+	for _, n := range c.Nodes {
+		allow(t, n.Client(), name, "+cluster|slots", "+asking")
+	}
+	report = examine(t, url, o)
 	assert.Zero(t, report.Count[Fail]+report.Count[Warn], "%v", report.troubles())
 
 	for _, n := range c.Nodes {
-		allow(t, n.Client(), name, "+cluster|slots", "resetchannels", "&"+o.Prefix+":wake:*")
+		allow(t, n.Client(), name, "+cluster|slots", "+asking", "resetchannels", "&"+o.Prefix+":wake:*")
 	}
 	report = examine(t, url, o)
 	require.Len(t, report.of("optional"), 3)
@@ -298,7 +305,7 @@ func TestInAClusterTheRightToAskForItsNodesIsNamed(t *testing.T) {
 	}
 	assert.EqualValues(t, 3, report.Count[Warn], "%v", report.troubles())
 	for _, n := range c.Nodes {
-		allow(t, n.Client(), name, "+cluster|slots", "resetchannels", "&"+o.Prefix+":*")
+		allow(t, n.Client(), name, "+cluster|slots", "+asking", "resetchannels", "&"+o.Prefix+":*")
 	}
 
 	allow(t, c.Nodes[1].Client(), name, "-hset") // on one of the primaries only
