@@ -268,7 +268,7 @@ func TestEvictedHolderIsNotifiedAtOnceAndItsUnitsAreFree(t *testing.T) {
 		<-p.Context().Done()
 		assert.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrLost)
 		assert.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrEvicted)
-		err := p.Release(t.Context())
+		err := givenBack(t.Context(), p)
 		assert.ErrorIs(t, err, fairsem.ErrLost)
 		wrong(t, err, fairsem.ErrEvicted, fmt.Sprintf("release %q: permit lost: evicted", w.name))
 		assert.NoError(t, got.Context().Err(), "its release ended another permit")
@@ -300,7 +300,7 @@ func TestErrorOfWhatHadAnEvictedPermitIsErrEvictedAndErrLost(t *testing.T) {
 		require.NoError(t, err)
 		evict()
 		<-all.Context().Done()
-		is("Permits.Release", all.Release(t.Context()))
+		is("Permits.Release", givenBack(t.Context(), all))
 		sem := w.weighted()
 		var heard losses
 		heard.watch(sem)
@@ -407,7 +407,7 @@ func TestReleaseOfAnEvictedPermitIsErrEvictedBeforeItsHolderIsNotified(t *testin
 	for _, s := range []*fairsem.Semaphore{w.semaphore(), w.semaphore().With(fairsem.CallOptions{Tenant: "a"})} {
 		p := w.must(s.Acquire(t.Context(), 1))
 		require.NoError(t, operator.Evict(t.Context(), p.ID()))
-		err := p.Release(t.Context())
+		err := givenBack(t.Context(), p)
 		assert.ErrorIs(t, err, fairsem.ErrLost)
 		wrong(t, err, fairsem.ErrEvicted, fmt.Sprintf("release %q: permit lost: evicted", w.name))
 	}

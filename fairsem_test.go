@@ -571,7 +571,7 @@ func TestNoRefreshPermitExpiresOneTTLAfterTheGrant(t *testing.T) {
 		require.NoError(t, p.Context().Err(), "its TTL begins with the grant")
 		next := w.must(w.semaphore().Acquire(t.Context(), 1)) // nobody releases p
 		assert.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrLost)
-		assert.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
+		assert.ErrorIs(t, givenBack(t.Context(), p), fairsem.ErrLost)
 		w.release(next)
 	})
 }
@@ -718,7 +718,7 @@ func TestCloseReleasesEverythingAndEndsEveryCall(t *testing.T) {
 		<-waiter.done
 		require.ErrorIs(t, waiter.err, fairsem.ErrClosed)
 		assert.Equal(t, fairsem.ErrReleased, context.Cause(p.Context()))
-		require.NoError(t, p.Release(t.Context()))
+		require.NoError(t, givenBack(t.Context(), p))
 		_, err := s.Acquire(t.Context(), 1)
 		require.ErrorIs(t, err, fairsem.ErrClosed)
 		_, err = s.Status(t.Context())
@@ -777,7 +777,7 @@ func TestStatusCountsPermitsWhoseLeaseEnded(t *testing.T) {
 		once := s.With(fairsem.CallOptions{NoRefresh: true, TTL: 2 * time.Second}) // a busy machine takes a part of it
 		kept, late := w.must(s.Acquire(t.Context(), 1)), w.must(once.Acquire(t.Context(), 1))
 		w.eventually(func() bool { return w.status(s).Expired == 1 }, "it is not counted")
-		assert.ErrorIs(t, late.Release(t.Context()), fairsem.ErrLost)
+		assert.ErrorIs(t, givenBack(t.Context(), late), fairsem.ErrLost)
 		w.release(kept)
 		assert.Equal(t, int64(1), w.status(s).Expired, "it was released")
 	})

@@ -87,7 +87,7 @@ func TestLossIsReportedBeforeTheNextGrant(t *testing.T) {
 		proxy.Resume()
 
 		// S3: the late release of the lost permit frees nothing of the new one.
-		require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
+		require.ErrorIs(t, givenBack(t.Context(), p), fairsem.ErrLost)
 		assert.Equal(t, int64(1), w.status(b).Used)
 		require.NoError(t, q.Context().Err())
 		w.release(q)
@@ -132,7 +132,7 @@ func TestSlowReplyDoesNotMakeTheClientTrustForLonger(t *testing.T) {
 		q := w.granted(next)
 		require.Error(t, p.Context().Err(), "two live permits for one unit")
 		proxy.Resume()
-		require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
+		require.ErrorIs(t, givenBack(t.Context(), p), fairsem.ErrLost)
 		w.release(q)
 		tried++
 	}
@@ -147,7 +147,7 @@ func TestStoppedServerEndsPermitsInTimeAndExpiresThemLater(t *testing.T) {
 	<-p.Context().Done()
 	assert.Equal(t, fairsem.ErrLost, context.Cause(p.Context()))
 	require.NoError(t, server.Resume())
-	require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
+	require.ErrorIs(t, givenBack(t.Context(), p), fairsem.ErrLost)
 	w.release(w.must(s.Acquire(t.Context(), 1)))
 }
 
@@ -199,7 +199,7 @@ func TestNoPermitIsDeadOnArrival(t *testing.T) {
 			<-slow.permit.Context().Done()
 			assert.GreaterOrEqual(t, time.Since(returned), w.ttl/10-time.Millisecond, "a reply that was %v late", late)
 			proxy.Resume()
-			assert.ErrorIs(t, slow.permit.Release(t.Context()), fairsem.ErrLost)
+			assert.ErrorIs(t, givenBack(t.Context(), slow.permit), fairsem.ErrLost)
 		}
 		w.eventually(func() bool { return w.status(direct).Used == 0 }, "it is not released")
 	}
@@ -578,7 +578,7 @@ func TestPermitDeletedOnTheServerIsReportedAsLost(t *testing.T) {
 	<-p.Context().Done()
 	assert.Less(t, time.Since(began), 5*time.Second, "the next renewal reports it, not the end of the lease")
 	assert.Equal(t, fairsem.ErrLost, context.Cause(p.Context()))
-	assert.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
+	assert.ErrorIs(t, givenBack(t.Context(), p), fairsem.ErrLost)
 }
 
 func TestDoReportsALossThatItsFunctionDidNotSee(t *testing.T) {

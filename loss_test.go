@@ -155,7 +155,7 @@ func TestRestoreThatNoLongerFitsIsReportedAsLost(t *testing.T) {
 	proxy.Resume()
 	<-p.Context().Done()
 	assert.Equal(t, fairsem.ErrLost, context.Cause(p.Context()))
-	require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
+	require.ErrorIs(t, givenBack(t.Context(), p), fairsem.ErrLost)
 	require.NoError(t, q.Context().Err())
 	w.release(q)
 }
@@ -216,7 +216,7 @@ func TestGraceOfATTLGrantsNothingBesideADisconnectedHolder(t *testing.T) {
 	q := w.must(b.Acquire(t.Context(), 1))
 	require.Error(t, p.Context().Err(), "two live permits for one unit")
 	proxy.Resume()
-	require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
+	require.ErrorIs(t, givenBack(t.Context(), p), fairsem.ErrLost)
 	w.release(q)
 }
 

@@ -363,7 +363,7 @@ func TestLossWithoutAnAnswerIsReportedWithTheNetworkError(t *testing.T) {
 	assert.LessOrEqual(t, l.Held, w.ttl*9/10)
 	assert.Equal(t, "refresh", awaited[fairsem.CallFailedEvent](w, d, 1).Verb)
 	require.NoError(t, server.Resume())
-	require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
+	require.ErrorIs(t, givenBack(t.Context(), p), fairsem.ErrLost)
 	w.finishAfterAnOutage(c, d)
 	assert.Equal(t, []string{"Granted", "Lost"}, d.kinds(p.ID()))
 }
@@ -390,7 +390,7 @@ func TestLossThatARenewalFindsIsReported(t *testing.T) {
 	l := awaited[fairsem.LostEvent](w, d, 1)
 	require.ErrorIs(t, l.Err, fairsem.ErrLost)
 	require.ErrorContains(t, l.Err, "it is not in Redis any more")
-	require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
+	require.ErrorIs(t, givenBack(t.Context(), p), fairsem.ErrLost)
 	w.finishAfterAnOutage(c, d) // on a busy machine a renewal may fail
 	assert.Equal(t, []string{"Granted", "Lost"}, d.kinds(p.ID()))
 }
@@ -401,7 +401,7 @@ func TestLossThatTheReleaseFindsIsReportedInsteadOfTheRelease(t *testing.T) {
 		c, d := w.observed(w.connect())
 		p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
 		w.takeAway(p.ID())
-		err := p.Release(t.Context())
+		err := givenBack(t.Context(), p)
 		require.ErrorIs(t, err, fairsem.ErrLost)
 		w.finish(c, d)
 		assert.Equal(t, []string{"Granted", "Lost"}, d.kindsOfPermits())
@@ -440,7 +440,7 @@ func TestEvictionIsReported(t *testing.T) {
 		l := awaited[fairsem.LostEvent](w, d, 1)
 		require.ErrorIs(t, l.Err, fairsem.ErrLost)
 		require.ErrorIs(t, l.Err, fairsem.ErrEvicted)
-		require.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
+		require.ErrorIs(t, givenBack(t.Context(), p), fairsem.ErrLost)
 		w.finish(c, d)
 		assert.Equal(t, []string{"Granted", "Lost"}, d.kinds(p.ID()))
 		assert.Equal(t, []string{"WaitStarted", "NotAcquired"}, d.kinds(id))

@@ -78,7 +78,7 @@ func TestSetLimitNotifiesAWaiterOfTheSameClient(t *testing.T) {
 		lapse(t, w, p.ID())
 		require.NoError(t, s.ResetLimit(t.Context()))
 		w.release(w.granted(waiter))
-		assert.ErrorIs(t, p.Release(t.Context()), fairsem.ErrLost)
+		assert.ErrorIs(t, givenBack(t.Context(), p), fairsem.ErrLost)
 	})
 }
 

@@ -39,7 +39,7 @@ func TestLaterLayoutEndsTheCallsOfAnOldProcessWithErrorsThatSayWhy(t *testing.T)
 		assert.NotErrorIs(t, err, fairsem.ErrUnavailable, "the call fails at once")
 
 		<-held.Context().Done()
-		assert.ErrorIs(t, held.Release(t.Context()), fairsem.ErrLost)
+		assert.ErrorIs(t, givenBack(t.Context(), held), fairsem.ErrLost)
 		<-waiter.done
 		assert.ErrorContains(t, waiter.err, "FAIRSEMLAYOUT")
 
