@@ -130,8 +130,8 @@ func TestARefusalExplainsWhatToWriteInstead(t *testing.T) {
 		"redis://a?max_retries=1&dial_timeout=soon":            "the parameter dial_timeout has a value",
 		"cluster://a?addr=pw@b:1&max_redirects=2":              "the parameter addr has a value",
 		"sentinel://a?master_name=m&min_idle_conns=many":       "the parameter min_idle_conns has a value",
-		"redis://a?read_timeout=5s&readTimeout=5s":             "that go-redis does not know",
-		"sentinel://a?master_name=m&retries=3&max_redirects=3": "that go-redis does not know",
+		"redis://a?read_timeout=5s&readTimeout=5s":             "that addresses of its form do not have",
+		"sentinel://a?master_name=m&retries=3&max_redirects=3": "that addresses of its form do not have",
 	} {
 		_, err := Parse(rawURL)
 		if want == "" {

@@ -38,8 +38,8 @@ func parsed[T any](u *url.URL, parse func(rawURL string) (*T, error)) (*T, error
 		if takes("1") || takes("host:1") { // 1 is a number, a duration, a text and true
 			return nil, errParameter(name)
 		}
-		return nil, errors.New(`an address with a parameter after "?" that go-redis does not know; its parameters are those of the Options of go-redis, ` +
-			"such as read_timeout=5s; write a ? in a password as %3F")
+		return nil, errors.New(`an address with a parameter after "?" that addresses of its form do not have; the parameters are those of go-redis, ` +
+			"such as read_timeout=5s, or with rediss:// skip_verify=true; write a ? in a password as %3F")
 	}
 	return nil, errURL
 }

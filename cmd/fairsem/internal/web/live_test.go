@@ -194,6 +194,11 @@ func TestInABrowserTheFocusStaysOnAHolderWhateverComesAndGoes(t *testing.T) {
 	b.await("%s === 0 && %s === 1", rows("Tenants"), rows("Holders"))
 	stays("tenants went")
 
+	numbered := s.holdAs("gate", 2, 1, fairsem.CallOptions{Numbered: true})
+	b.await(`document.querySelector("th.numbers") !== null && %s === 2`, rows("Holders"))
+	stays("a column came")
+	require.NoError(t, numbered.Release(t.Context()))
+	b.await("%s === 1", rows("Holders"))
 	looks := s.client.Inspect("gate")
 	require.NoError(t, looks.SetLimit(t.Context(), 3))
 	b.await(`document.body.innerText.includes("set by hand")`)

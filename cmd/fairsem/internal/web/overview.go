@@ -215,7 +215,7 @@ func shown(s string) string {
 
 // title is a name or a tenant on the page. No two of at most longText characters have the same: bytes that are no UTF-8, and blanks that a
 // browser leaves out, are written as escapes, and a backslash has another one before it, as in fairsem ls.
-func title(name string) string { return shown(keepBlanks(text.Distinct(name))) }
+func title(name string) string { return keepBlanks(shown(text.Distinct(name))) }
 
 // keepBlanks writes the blanks at the ends of s, and all but the first of several, as escapes.
 func keepBlanks(s string) string {

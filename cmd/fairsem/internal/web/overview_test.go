@@ -61,4 +61,6 @@ func TestNamesThatDifferInBlanksLookDifferent(t *testing.T) {
 	} {
 		assert.Equal(t, want, title(name))
 	}
+	blanks := strings.Repeat(" ", longText-10)
+	assert.NotEqual(t, title("job"+blanks+"alpha"), title("job"+blanks+"beta"))
 }
