@@ -380,6 +380,15 @@ func TestReleaseAfterALossIsAnErrorIfAnotherMayHaveHadAllUnits(t *testing.T) {
 	}
 }
 
+// Whoever had more than the limit was replaced by any grant, too.
+func TestOneThatHadAllUnitsOrMoreWasReplaced(t *testing.T) {
+	t.Parallel()
+	for limit, replaced := range map[int64]bool{0: false, 2: true, 3: true, 4: false} { // 0: it is not known
+		a := answer{Result: protocol.Result{State: protocol.Gone, Number: 1}, limit: limit}
+		assert.Equal(t, replaced, a.isReplaced(&ticket{weight: 3}), limit)
+	}
+}
+
 // S8. A permit is released while it is queried after a loss of state, or restored. What that answers is older than the release, and says
 // neither that another has had its lock nor, of an old file in which it waits still, that it was lost.
 func TestReleaseDuringAQueryAfterALossSaysWhatBecameOfThePermit(t *testing.T) {

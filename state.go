@@ -132,7 +132,9 @@ func (v *nameState) answeredLocked(r *request, rep protocol.Reply, sent clock.In
 	v.backoff, v.spec = 0, r.key.spec
 	v.host.declared.learn(v.name, r.key.spec, rep.Since)
 	v.host.servers.meet(rep.Server)
-	v.server = cmp.Or(rep.Server, v.server)
+	if r.plain.script == nil { // a plain script answers only where it is the same server
+		v.server = rep.Server
+	}
 	v.queriesFirst = v.queriesFirst && r.key.script != protocol.RestoreScript
 	v.fastPath.learn(rep, r.plain.script)
 	v.noteEpochLocked(rep.Epoch, sent.Time)
@@ -159,7 +161,7 @@ type answer struct {
 	verb *protocol.Script
 	protocol.Result
 	epoch int64
-	limit int64         // in force, if the answer is that a permit to release is missing
+	limit int64         // the lowest since then, if a permit to release is missing and others were granted some
 	sent  clock.Instant // when it was asked
 	now   clock.Instant // when it is handled
 }
@@ -176,7 +178,8 @@ func (a answer) isReplaced(t *ticket) bool {
 	if a.State != protocol.Gone || a.Number == 0 {
 		return false
 	}
-	return t.keeps() == a.limit || a.Number == protocol.MaxUnits || slices.ContainsFunc(t.keptNumbers(), func(n int64) bool { return n < a.Number-1 })
+	hadAll := a.limit > 0 && t.keeps() >= a.limit
+	return hadAll || a.Number == protocol.MaxUnits || slices.ContainsFunc(t.keptNumbers(), func(n int64) bool { return n < a.Number-1 })
 }
 
 // isUnchecked reports whether an answer from a new epoch does not say which grant of t it is about.

@@ -658,12 +658,19 @@ func TestRestartDoesNotRestoreAReleasedPart(t *testing.T) {
 	for name, c := range map[string]struct {
 		saved bool
 		user  string
-	}{"nothing": {false, ""}, "an old file": {true, ""}, "an old file that nobody knows to be old": {true, "uninformed"}} {
+		right string // until the restart
+	}{
+		"nothing":     {false, "", ""},
+		"an old file": {true, "", ""},
+		"an old file that nobody knows to be old":    {true, "uninformed", "-info"},
+		"an old file, and the right to INFO is gone": {true, "uninformed", "+info"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			w, server := agedServer(t, "--user", "uninformed", "on", ">secret", "~*", "&*", "+@all", "-info")
 			w.limit, w.ttl = 6, 5*time.Second
 			client := w.client()
 			if c.user != "" {
+				require.NoError(t, w.rdb.Do(t.Context(), "ACL", "SETUSER", c.user, c.right).Err())
 				client, _ = w.observed(w.as(c.user, "secret"))
 			}
 			sem, s := w.weightedOn(client, w.limit), w.of(client, w.limit)
