@@ -38,7 +38,7 @@ func newFleet(t *testing.T) *fleet {
 	r := redistest.NewServer(t)
 	database := pgtest.New(t, slots+4)
 	return &fleet{T: t, redis: r, database: database, order: order{
-		Redis: r.Addr(), Name: t.Name() + uuid.NewString(), Limit: slots, TTL: 3 * time.Second, MaxConns: 10, Query: 30 * time.Millisecond,
+		Redis: r.Addr(), Name: t.Name() + uuid.NewString(), Limit: slots, TTL: 5 * time.Second, MaxConns: 10, Query: 30 * time.Millisecond,
 	}}
 }
 
