@@ -361,7 +361,9 @@ func TestReleaseAfterALossIsAnErrorIfAnotherMayHaveHadAllUnits(t *testing.T) {
 		"a grant that may have its number": {2, 2, 2, CallOptions{Numbered: true}, ErrLost},
 		"a grant that cannot have it":      {2, 2, 1, CallOptions{Numbered: true}, nil},
 		"all units of a lower limit":       {5, 1, 1, CallOptions{}, ErrLost}, // another declares it, or it was set by hand
-		"some units of a higher limit":     {1, 3, 1, CallOptions{}, nil},
+		"some units of a higher limit":     {2, 3, 1, CallOptions{}, nil},
+		"all units, and the limit rose":    {1, 3, 1, CallOptions{}, ErrLost}, // before or after the grant
+		"all units, and it is paused":      {1, 0, 1, CallOptions{}, ErrLost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onWire(t, time.Hour, func(t *testing.T, client *Client, w *wire) {
@@ -385,7 +387,7 @@ func TestOneThatHadAllUnitsOrMoreWasReplaced(t *testing.T) {
 	t.Parallel()
 	for limit, replaced := range map[int64]bool{0: false, 2: true, 3: true, 4: false} { // 0: it is not known
 		a := answer{Result: protocol.Result{State: protocol.Gone, Number: 1}, limit: limit}
-		assert.Equal(t, replaced, a.isReplaced(&ticket{weight: 3}), limit)
+		assert.Equal(t, replaced, a.isReplaced(&ticket{weight: 3, spec: protocol.LimitSpec{Limit: 9}}), limit)
 	}
 }
 

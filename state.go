@@ -161,7 +161,7 @@ type answer struct {
 	verb *protocol.Script
 	protocol.Result
 	epoch int64
-	limit int64         // the lowest since then, if a permit to release is missing and others were granted some
+	limit int64         // in force, if a permit to release is missing and others were granted some
 	sent  clock.Instant // when it was asked
 	now   clock.Instant // when it is handled
 }
@@ -173,12 +173,12 @@ func (a answer) isOther(t *ticket) bool {
 }
 
 // isReplaced reports whether another may have had the units of t, which is missing in a new epoch: t had all, or another has had all since,
-// or a number of t.
+// or a number of t. All are those of the limit in force or, as that may be another than at the grant, those that this process declares.
 func (a answer) isReplaced(t *ticket) bool {
 	if a.State != protocol.Gone || a.Number == 0 {
 		return false
 	}
-	hadAll := a.limit > 0 && t.keeps() >= a.limit
+	hadAll := t.keeps() == t.spec.Limit || a.limit > 0 && t.keeps() >= a.limit
 	return hadAll || a.Number == protocol.MaxUnits || slices.ContainsFunc(t.keptNumbers(), func(n int64) bool { return n < a.Number-1 })
 }
 

@@ -24,7 +24,7 @@ import (
 // answers ends a pipeline of one script call, not for a rate limit.
 func (f *flight) answers(reply ...int64) { f.answersInForce(0, reply...) }
 
-// answersInForce is answers to the release of a permit that is missing, with the lowest limit since then.
+// answersInForce is answers to the release of a permit that is missing, with the limit in force.
 func (f *flight) answersInForce(limit int64, reply ...int64) {
 	f.cmds[0].(protocol.Numbers).SetVal(slices.Insert(reply, 4, limit, 0, 0, 0))
 	f.end <- nil

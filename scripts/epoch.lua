@@ -3,8 +3,8 @@
 -- which tells clients to restore what they have. So that they can, the server grants nothing new during the grace
 -- period.
 --
--- needs:    CENTURY, declares, last_number, limit, micros, now, parse_limit, steady
--- provides: counted, epoch, first_token, grace_until, granted_since, last_granted, least_limit, numbers_granted, replication,
+-- needs:    last_number, micros, now, steady
+-- provides: counted, epoch, first_token, grace_until, granted_since, last_granted, numbers_granted, replication,
 --           server, state_lost
 -- changes:  grace
 local server, replication = identity()
@@ -49,15 +49,6 @@ end
 -- granted_since reports whether anything was granted in this epoch. Nothing is in its grace period.
 local function granted_since()
   return not state_lost and now >= grace_until and counted(unpack(redis.call("HMGET", meta, "granted", "earlier", "first"), 1, 3))
-end
-
--- least_limit is the lowest limit under which something may have been granted in this epoch, as far as is known: nothing is granted under
--- 0, and where the limit was changed in this epoch, it may have been that of the caller before.
-local function least_limit()
-  local changed_at = math.max(declares and since or whole(stored_since, CENTURY) or 0, whole(redis.call("HGET", meta, "pinned_at"), CENTURY) or 0)
-  local own = parse_limit(spec) or limit
-  if limit == 0 then return own end
-  return changed_at >= (epoch or 0) and math.min(limit, own) or limit
 end
 
 -- last_granted is the latest epoch before this one in which something was granted, as far as this server knows, and the last number that

@@ -1,6 +1,6 @@
 -- limit.lua: the time, the limit in effect, and when the keys expire.
 --
--- provides: CENTURY, clock_ahead, declared, declared_spec, declares, expire_at, keep, last_number, limit, micros, now, parse_limit,
+-- provides: CENTURY, clock_ahead, declared, declared_spec, declares, expire_at, keep, last_number, limit, micros, now,
 --           pinned, renew_keys, steady, stepped_back, window
 -- changes:  since
 local clock = redis.call("TIME") -- once: before Redis 7.2 it moves while a script runs

@@ -1,6 +1,6 @@
 -- remove.lua: removes expired entries and those that a call names, and keeps count of the units of holders.
 --
--- needs:    STEP, expire_at, grace_until, granted_since, least_limit, now, numbering, numbers_granted, tenancy, window
+-- needs:    STEP, expire_at, grace_until, granted_since, limit, now, numbering, numbers_granted, tenancy, window
 -- provides: budget, counts_expired, departed, expired_count, expired_entries, extra_weight, reap, release, remaining, remove,
 --           store_extra, stored_extra
 -- changes:  holders, size, waiters
@@ -68,7 +68,7 @@ end
 
 -- release removes the ids in ARGV from index first on, and replies with the previous state of each. One of which only the deadline is left
 -- was evicted, or released before. The number of one that is GONE is 0 if nothing was granted in this epoch, else one more than how many
--- of the lowest numbers may have been. Who had all units, so that another has had some of them, depends on the limit.
+-- of the lowest numbers may have been; who had all units then depends on the limit in force.
 local function release(first)
   local deadlines = redis.call("ZMSCORE", timeout, unpack(ARGV, first))
   local granted
@@ -77,7 +77,7 @@ local function release(first)
     if state == HELD then departed.add(-1) end
     if state == GONE then
       granted = granted or granted_since() and 1 + numbers_granted() or 0
-      if granted > 0 and window == 0 then reply[ROOM] = least_limit() end
+      if granted > 0 and window == 0 then reply[ROOM] = limit end
     end
     reply[size + 1], reply[size + 2] = state, state == GONE and granted or 0
     size = size + 2

@@ -52,7 +52,7 @@ do -- a script can have 200 locals at once
   if tonumber(at) ~= epoch then earliest, latest, with_all = nil, nil, nil end
   with_all = tonumber(with_all) or 0
   local granted_meanwhile, were_away, must_fit = granted_since(), false, now >= grace_until
-  local all_in, least = whole(redis.call("HGET", meta, "all_in")) or 0, least_limit()
+  local all_in = whole(redis.call("HGET", meta, "all_in")) or 0
 
   -- compare_epochs finds out whether the holders of this call were away, or others of this epoch. What was not lost with the state need not be
   -- restored, so the latest grant may be one of which only meta knows.
@@ -105,7 +105,7 @@ do -- a script can have 200 locals at once
   function readmit(id, units, number, list)
     local has_all = units == limit
     if number < all_in or were_away and number < with_all then return false end
-    if units >= least and (granted_meanwhile or were_away) or may_be_granted(list) then return false end
+    if has_all and (granted_meanwhile or were_away) or may_be_granted(list) then return false end
     if earliest < latest and has_all then
       drop(redis.call("ZRANGEBYSCORE", owner, "-inf", "(" .. text(number), "LIMIT", 0, BOUND))
     elseif earliest < latest and holders + extra_weight - limit + units <= limit then

@@ -396,41 +396,7 @@ func TestReleaseOfWhatIsGoneSaysWhatWasGrantedInThisEpoch(t *testing.T) {
 			l.seed("counter 3 | meta declared=8 layout=2 since=7 until=80s " + seed)
 			r := l.ask(Release(l.space.About("name"), known(9), 0, false, tickets("me:1")), 1)
 			assert.Equal(t, Result{State: Gone, Number: granted}, r.Results[0], seed)
-			assert.Equal(t, min(granted, 1)*8, r.Room, "the limit, where it matters: %s", seed)
-		}
-	})
-}
-
-// S2, S8. One that had all units was replaced by any grant, and the limit may have been another one then. The epoch began at 4.
-func TestWhoHadAllUnitsDependsOnTheLowestLimitOfTheEpoch(t *testing.T) {
-	onBoth(t, func(t *testing.T, rdb *redis.Client) {
-		for _, c := range []struct {
-			why, seed  string
-			own, least int64 // limit of the caller; lowest of the epoch
-		}{
-			{"another was declared before the epoch", "declared=8 since=3", 1, 8},
-			{"another was declared in it", "declared=8 since=7", 1, 1},
-			{"a lower one was declared in it", "declared=2 since=7", 3, 2},
-			{"one was set by hand before it", "declared=8 since=3 pinned=5 pinned_at=3", 1, 5},
-			{"one was set by hand in it", "declared=8 since=3 pinned=5 pinned_at=7", 1, 1},
-			{"a lower one was set by hand in it", "declared=8 since=3 pinned=2 pinned_at=7", 8, 2},
-			{"it was paused in it", "declared=8 since=3 pinned=0 pinned_at=7", 8, 8},
-			{"it was paused, and is no more", "declared=8 since=3 pinned_at=7", 8, 8},
-		} {
-			l := newLab(t, rdb)
-			l.seed("counter 3 | meta layout=2 until=80s granted=2 " + c.seed)
-			d := declares(c.own, 2)
-			r := l.ask(Release(l.space.About("name"), d, 0, false, tickets("me:1")), 1)
-			assert.Equal(t, c.least, r.Room, c.why)
-
-			had := Claims{Holders: 1, Epoch: seededEpoch, Confirmed: 3, Granted: 3, Numbers: []int64{10}, Units: []int64{c.least}}
-			r = l.ask(Restore(l.space.About("name"), d, time.Minute, tickets("me:1"), had), 1)
-			assert.Equal(t, Gone, r.Results[0].State, c.why)
-			if c.least > 1 && !strings.Contains(c.seed, "pinned=0") {
-				had.Units = []int64{c.least - 1}
-				r = l.ask(Restore(l.space.About("name"), d, time.Minute, tickets("me:2"), had), 1)
-				assert.Equal(t, Held, r.Results[0].State, c.why)
-			}
+			assert.Equal(t, min(granted, 1)*8, r.Room, "the limit in force, where it matters: %s", seed)
 		}
 	})
 }
