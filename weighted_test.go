@@ -657,21 +657,20 @@ func TestWeightedSendsNothingIfItKnowsTheAnswer(t *testing.T) {
 func TestRestartDoesNotRestoreAReleasedPart(t *testing.T) {
 	for name, c := range map[string]struct {
 		saved bool
-		user  string
-		right string // until the restart
+		right string // of another user than the default one, until the restart
 	}{
-		"nothing":     {false, "", ""},
-		"an old file": {true, "", ""},
-		"an old file that nobody knows to be old":    {true, "uninformed", "-info"},
-		"an old file, and the right to INFO is gone": {true, "uninformed", "+info"},
+		"nothing":     {false, ""},
+		"an old file": {true, ""},
+		"an old file that nobody knows to be old":    {true, "-info"},
+		"an old file, and the right to INFO is gone": {true, "+info"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, server := agedServer(t, "--user", "uninformed", "on", ">secret", "~*", "&*", "+@all", "-info")
 			w.limit, w.ttl = 6, 5*time.Second
 			client := w.client()
-			if c.user != "" {
-				require.NoError(t, w.rdb.Do(t.Context(), "ACL", "SETUSER", c.user, c.right).Err())
-				client, _ = w.observed(w.as(c.user, "secret"))
+			if c.right != "" {
+				require.NoError(t, w.rdb.Do(t.Context(), "ACL", "SETUSER", "uninformed", c.right).Err())
+				client, _ = w.observed(w.as("uninformed", "secret")) // the name has the server of a caller with the right
 			}
 			sem, s := w.weightedOn(client, w.limit), w.of(client, w.limit)
 			require.NoError(t, sem.Acquire(t.Context(), 5))

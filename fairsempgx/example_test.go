@@ -162,7 +162,8 @@ func Example_databaseSQL() {
 
 func TestDatabaseSQLUsesThePoolAndItsLimit(t *testing.T) {
 	w := newWorld(t)
-	client := w.apart()
+	w.Prefix = w.LimitName // other tests have an orders-db, too
+	client := w.Client()
 	pool, err := ordersPool(t.Context(), client, w.server.URL("app"))
 	require.NoError(t, err)
 	defer pool.Close()
@@ -179,7 +180,8 @@ func TestDatabaseSQLUsesThePoolAndItsLimit(t *testing.T) {
 
 func TestDBOfLibPQKeepsToTheLimit(t *testing.T) {
 	w := newWorld(t)
-	client := w.apart()
+	w.Prefix = w.LimitName // other tests have an orders-db, too
+	client := w.Client()
 	db, err := ordersPQ(client, w.server.URL("app"))
 	require.NoError(t, err)
 	var n int

@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -55,17 +54,6 @@ func newWorld(t *testing.T) *world {
 	w := worldtest.New(t)
 	server := shared(t)
 	return &world{w, server, superuser(t, server)}
-}
-
-// apart returns a client whose names no other test has, for code that chooses a name itself.
-func (w *world) apart() *fairsem.Client {
-	w.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: w.Redis})
-	w.Cleanup(func() { assert.NoError(w, rdb.Close()) })
-	c, err := fairsem.New(rdb, fairsem.Options{Prefix: w.LimitName, TTL: w.TTL})
-	require.NoError(w, err)
-	w.Cleanup(func() { assert.NoError(w, c.Close()) })
-	return c
 }
 
 // config returns the configuration of a pool, whose sessions have the name of the world.

@@ -32,9 +32,9 @@
 --         more     1: work remains at the bound, call again
 --         epoch    server us at which the current epoch of the name began; if it differs from the one before, state
 --                  may have been lost. 0: it was not compared, or there is none
---         room     for a rate, the units available after the call; for any other, where it released a permit that is missing, the
---                  limit in force; else 0
---         server   which server this is; 0: unknown, because the right to INFO is missing
+--         room     for a rate, the units available after the call; for any other, where it released a permit that is missing and
+--                  something was granted in this epoch, the limit in force; else 0
+--         server   which server this is; 0: unknown, as without the right to INFO
 --         plain    1: the next call may be plain_acquire or plain_release; 2: plain_queue; 3: plain_numbers_acquire or
 --                  plain_numbers_release; 4: plain_tenants_acquire or plain_tenants_release; 5: plain_tenants; 0: none
 --         waiters  how many wait in the queue after the call

@@ -56,7 +56,7 @@ type Reply struct {
 	Next    time.Duration // until the nearest deadline; negative: not reported
 	More    bool          // the script stopped at its bound
 	Epoch   int64         // of the name; if it differs from the one before, state may have been lost. 0: not reported
-	Room    int64         // of a rate: available units; of another limit: what is in force, if the call released a permit that is missing
+	Room    int64         // of a rate: available units; of another limit, what is in force, if the call released a permit that is missing since others were granted some
 	Server  int64         // which one replied; 0: unknown
 	Plain   Plain         // which plain scripts may answer the next call
 	Waiters int64         // in the queue after the call

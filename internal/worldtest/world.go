@@ -23,6 +23,7 @@ type World struct {
 	Redis     string        // the address of the server
 	LimitName string        // that no other test uses
 	TTL       time.Duration // of every new client
+	Prefix    string        // of every new client, where the code under test chooses a name; "": the default
 }
 
 // New returns a name on the server that the tests of a package share, and runs the test in parallel.
@@ -31,7 +32,7 @@ func New(t *testing.T) *World {
 	t.Parallel()
 	server := redistest.SharedServer(t)
 	require.NoError(t, server.AwaitAge(2)) // a younger one grants nothing for a while
-	return &World{t, server.Addr(), t.Name() + "-" + uuid.NewString(), 10 * time.Second}
+	return &World{t, server.Addr(), t.Name() + "-" + uuid.NewString(), 10 * time.Second, ""}
 }
 
 // Client returns a new Client, which the end of the test closes. For Redis it is another process.
@@ -43,7 +44,7 @@ func (w *World) Client() *fairsem.Client {
 // Observed is Client with an observer.
 func (w *World) Observed(observer fairsem.Observer) *fairsem.Client {
 	w.Helper()
-	return newClient(w, w.Redis, fairsem.Options{TTL: w.TTL, Observer: observer})
+	return newClient(w, w.Redis, fairsem.Options{Prefix: w.Prefix, TTL: w.TTL, Observer: observer})
 }
 
 func newClient(t testing.TB, addr string, o fairsem.Options) *fairsem.Client {

@@ -1,5 +1,5 @@
-// Package dial connects to the server that a URL names. Its errors contain no part of the URL and no message of a parser:
-// a password with a special character can end up in any of them.
+// Package dial connects to the server that a URL names. Its errors contain no message of a parser, and of the URL only names of parameters
+// that go-redis knows: a password with a special character can end up in any other part.
 package dial
 
 import (

@@ -27,12 +27,13 @@ func parsed[T any](u *url.URL, parse func(rawURL string) (*T, error)) (*T, error
 	if _, err := with(nil); err != nil {
 		return nil, errURL
 	}
-	for _, name := range slices.Sorted(maps.Keys(u.Query())) {
+	q := u.Query()
+	for _, name := range slices.Sorted(maps.Keys(q)) {
 		takes := func(values ...string) bool {
 			_, err := with(url.Values{name: values})
 			return err == nil
 		}
-		if takes(u.Query()[name]...) {
+		if takes(q[name]...) {
 			continue
 		}
 		if takes("1") || takes("host:1") { // 1 is a number, a duration, a text and true
