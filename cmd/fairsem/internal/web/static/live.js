@@ -1,7 +1,7 @@
 "use strict";
 // Keeps what is in #live as the server sees it. The server sends the whole content after each poll, and only
-// what differs is changed here, so that focus, selection and scrolling stay. What is not always there, and
-// what comes after it, has an id: all else is known by its place.
+// what differs is changed here, so that focus, selection and scrolling stay. What comes after a part that is not
+// always there has an id: all else is known by its place.
 (() => {
   const live = document.getElementById("live");
   let source, again;
