@@ -21,8 +21,8 @@ import (
 
 // After a loss of state, clients restore holders with their tokens, and waiters in their order.
 
-// grace is the default of Options.Grace.
-const grace = time.Second
+// grace is the default of Options.Grace. Where a test restores several permits, that may be too short for a busy machine.
+const grace, longGrace = time.Second, 3 * time.Second
 
 // agedServer returns a private server that has run for so long that it grants at once on a name that it does not have.
 func agedServer(t *testing.T, args ...string) (*world, *redistest.Server) {
@@ -60,7 +60,7 @@ func tokens(permits ...*fairsem.Permit) map[string]int64 {
 
 func TestRestartWithoutPersistenceLosesNothingAndGrantsNothingTwice(t *testing.T) {
 	w, server := agedServer(t)
-	w.limit = 6
+	w.limit, w.grace = 6, longGrace
 	a, b, newcomer := w.semaphore(), w.semaphore(), w.semaphore()
 	held := []*fairsem.Permit{w.must(a.Acquire(t.Context(), 1)), w.must(b.Acquire(t.Context(), 3)), w.must(a.Acquire(t.Context(), 2))}
 	var calls []*call
@@ -90,7 +90,7 @@ func TestRestartWithoutPersistenceLosesNothingAndGrantsNothingTwice(t *testing.T
 // Entries that are newer than the restored file are restored by their clients.
 func TestRestartFromAnOldFileLosesNothing(t *testing.T) {
 	w, server := agedServer(t)
-	w.limit = 2
+	w.limit, w.grace = 2, longGrace
 	a, b := w.semaphore(), w.semaphore()
 	before := w.must(a.Acquire(t.Context(), 1))
 	require.NoError(t, w.rdb.Save(t.Context()).Err())
@@ -386,6 +386,7 @@ func TestWithoutEnoughReplicasNothingIsGranted(t *testing.T) {
 // In an old file, a holder may still be a waiter.
 func TestHolderThatWaitsInAnOldFileRemainsTheHolder(t *testing.T) {
 	w, server := agedServer(t)
+	w.grace = 2 * time.Second
 	b, newcomer := w.semaphore(), w.semaphore()
 	w.ttl = 2 * time.Second // only what is in the old file is to expire
 	a := w.semaphore()
@@ -405,6 +406,7 @@ func TestHolderThatWaitsInAnOldFileRemainsTheHolder(t *testing.T) {
 // If the server loses a release, the next holder must keep its permit.
 func TestHolderInAnOldFileDoesNotReplaceTheLaterHolder(t *testing.T) {
 	w, server := agedServer(t)
+	w.grace = 2 * time.Second
 	b := w.semaphore()
 	w.ttl = 2 * time.Second // only what is in the old file is to expire
 	a := w.semaphore()
@@ -424,6 +426,7 @@ func TestLoweredLimitAndARestartRevokeNoPermit(t *testing.T) {
 	for _, lowered := range []int64{1, 2} { // 2: one seems to have all units
 		t.Run(fmt.Sprintf("to %d", lowered), func(t *testing.T) {
 			w, server := agedServer(t)
+			w.grace = longGrace
 			many := w.of(w.client(), 3)
 			held := []*fairsem.Permit{w.must(many.Acquire(t.Context(), 1)), w.must(w.of(w.client(), 3).Acquire(t.Context(), 2))}
 			few := w.of(w.client(), lowered)

@@ -155,7 +155,7 @@ func TestNoTwoHoldersHaveTheSameNumberAndItsTokensIncrease(t *testing.T) {
 
 func TestClientsRestoreNumbers(t *testing.T) {
 	w, server := agedServer(t)
-	w.limit = 6
+	w.limit, w.grace = 6, longGrace
 	a, b := numbered(w.semaphore()), numbered(w.semaphore())
 	one, two, three := w.must(a.Acquire(t.Context(), 1)), w.must(b.Acquire(t.Context(), 2)), w.must(a.Acquire(t.Context(), 2))
 	w.release(one)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,8 +35,8 @@ type order struct {
 
 	Rooms int // use several names at random in this many goroutines, some times each
 
-	Goroutines int // use the semaphore at random in this many goroutines, and write the history to stdout
-	For        time.Duration
+	Goroutines int           // use the semaphore at random in this many goroutines, and write the history to stdout
+	For        time.Duration // and until it was granted as often as there are units
 	Seed       uint64
 }
 
@@ -82,16 +83,20 @@ func (o order) crowd(ctx context.Context, s *fairsem.Semaphore) error {
 
 // load uses the semaphore at random.
 func (o order) load(ctx context.Context, s *fairsem.Semaphore) error {
-	ctx, cancel := context.WithTimeout(ctx, o.For)
-	defer cancel()
 	out := history.NewWriter(os.Stdout)
 	failures := make(chan error, o.Goroutines)
+	var granted atomic.Int64
+	began := time.Now()
+	enough := func() bool { return time.Since(began) >= o.For && granted.Load() >= o.Limit || ctx.Err() != nil }
 	for g := range o.Goroutines {
 		random := rand.New(rand.NewPCG(o.Seed, uint64(g)))
-		go func() { // ends with ctx; failures has room for all
+		go func() { // ends when it is enough; failures has room for all
 			var err error
-			for err == nil && ctx.Err() == nil {
-				err = use(ctx, s, random, out)
+			for err == nil && !enough() {
+				err = use(ctx, s, random, func(g history.Grant) error {
+					granted.Add(1)
+					return out.Write(g)
+				})
 			}
 			failures <- err
 		}()
@@ -103,8 +108,8 @@ func (o order) load(ctx context.Context, s *fairsem.Semaphore) error {
 	return all
 }
 
-// use acquires, holds and releases. Acquire may time out.
-func use(ctx context.Context, s *fairsem.Semaphore, random *rand.Rand, out *history.Writer) error {
+// use acquires, records, holds and releases. Acquire may time out.
+func use(ctx context.Context, s *fairsem.Semaphore, random *rand.Rand, record func(history.Grant) error) error {
 	g := history.Grant{Process: fmt.Sprint(os.Getpid()), Weight: 1 + random.Int64N(5), AskedWall: time.Now().UnixMicro(), Asked: history.Now()}
 	patience, cancel := context.WithTimeout(ctx, time.Duration(random.ExpFloat64()*float64(100*time.Millisecond)))
 	defer cancel()
@@ -126,7 +131,7 @@ func use(ctx context.Context, s *fairsem.Semaphore, random *rand.Rand, out *hist
 	}
 	g.Released = history.Now()
 	g.Lost = p.Context().Err() != nil
-	return errors.Join(out.Write(g), p.Release(context.WithoutCancel(ctx)))
+	return errors.Join(record(g), p.Release(context.WithoutCancel(ctx)))
 }
 
 // ready waits for a line of a worker.
