@@ -174,7 +174,7 @@ func TestKilledHolderWithAShorterTTLDelaysByItsOwnTTL(t *testing.T) {
 // A renewal that was requested while an operation was in flight must not be sent after the grant.
 func TestNoRefreshPermitIsNotRenewedByAnEarlierVerify(t *testing.T) {
 	w := onRedis(t)
-	w.ttl, w.limit = 3*time.Second, 2
+	w.ttl, w.limit = 8*time.Second, 2 // its reply is held for a part of that
 	rdb := w.connect().(*redis.Client)
 	slow := &heldReply{ran: make(chan struct{}), resume: make(chan struct{})}
 	resume := sync.OnceFunc(func() { close(slow.resume) })
