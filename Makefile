@@ -134,7 +134,7 @@ pictures: setup ## the pictures of the docs, of programs that really run: docs/p
 	cd bench && go run ./tenants -out "$(CURDIR)/docs/pictures/tenants.svg"
 
 release: ## a commit and tags, nothing pushed: make release VERSION=v0.1.0, with DRY_RUN=1 in a temporary clone
-	cd release && go run . $(if $(DRY_RUN),check,cut) $(or $(VERSION),$(error which version? make release VERSION=v0.1.0))
+	cd release && go run . $(if $(filter-out 0,$(DRY_RUN)),check,cut) $(or $(VERSION),$(error which version? make release VERSION=v0.1.0))
 
 release-check: ## a dry run of the next minor version, or of VERSION
 	cd release && go run . check $(VERSION)

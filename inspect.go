@@ -64,7 +64,7 @@ const maxExpected = 1000 * time.Hour
 type Ticket struct {
 	ID        string        // the permit id
 	Tenant    string        // CallOptions.Tenant
-	Label     string        // of the process, see Options.Label; "" if the process has been silent for long, or it cannot be read
+	Label     string        // of the process, see Options.Label; "" if the process has ended or been silent for long, or it cannot be read
 	Token     int64         // the fencing token; 0 while waiting
 	Weight    int64         // units
 	Numbers   []int64       // of a permit with CallOptions.Numbered: those of its units

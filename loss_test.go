@@ -489,7 +489,7 @@ func TestHolderInAClusterOutlivesItsPrimaryWhereverItsSubscriptionIs(t *testing.
 		grace time.Duration
 		dies  func(t *testing.T, primary, replica *redistest.Server)
 	}{
-		"restarted empty": {grace, func(t *testing.T, primary, _ *redistest.Server) { restart(t, primary) }},
+		"restarted empty": {longGrace, func(t *testing.T, primary, _ *redistest.Server) { restart(t, primary) }},
 		// go-redis tries for some seconds to connect to the killed primary, in either process.
 		"replaced by a replica that lacks the state": {5 * grace, func(t *testing.T, primary, replica *redistest.Server) {
 			require.NoError(t, replica.Client().ConfigSet(t.Context(), "replica-read-only", "no").Err())

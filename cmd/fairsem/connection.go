@@ -25,8 +25,8 @@ type connection struct {
 }
 
 func (c *connection) flags(f *pflag.FlagSet) {
-	f.StringVar(&c.redis, "redis", "", "`URL` of the server: redis, rediss, unix, cluster or sentinel (default $REDIS_URL)")
-	f.StringVar(&c.prefix, "prefix", "", "prefix of every key (default $FAIRSEM_PREFIX, or fairsem)")
+	textFlag(f, &c.redis, "redis", "`URL` of the server: redis, rediss, unix, cluster or sentinel (default $REDIS_URL)")
+	textFlag(f, &c.prefix, "prefix", "prefix of every key (default $FAIRSEM_PREFIX, or fairsem)")
 }
 
 // writerFlags are flags with that of the grace period, which the first write after a loss of state determines for all.

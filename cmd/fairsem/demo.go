@@ -74,7 +74,7 @@ of these with jobs, median_wait_ms and longest_wait_ms; promises, as of fairsem 
 }
 
 func demoFlags(cmd *cobra.Command, o *demo.Options) {
-	cmd.Flags().StringVar(&o.Redis, "redis", "", "`URL` of a server to use: redis, rediss, unix, cluster or sentinel")
+	textFlag(cmd.Flags(), &o.Redis, "redis", "`URL` of a server to use: redis, rediss, unix, cluster or sentinel")
 	cmd.Flags().BoolVar(&o.JSON, "json", false, "write nothing but the result, as JSON")
 	cmd.Flags().DurationVar(&o.Length, "for", demo.Length, "how long it takes, at least")
 	_ = cmd.Flags().MarkHidden("for") // fails only for a flag that is not there
@@ -83,8 +83,8 @@ func demoFlags(cmd *cobra.Command, o *demo.Options) {
 // demoRun returns the function that runs a demo with the options that the flags have set.
 func demoRun(o *demo.Options, run func(context.Context, io.Writer, demo.Options) error) func(*cobra.Command, []string) error {
 	return ownFailure(func(cmd *cobra.Command) error {
-		if o.Length < 0 || cmd.Flags().Changed("redis") && o.Redis == "" {
-			return exit.Usagef("--redis is empty or --for is negative")
+		if o.Length < 0 {
+			return exit.Usagef("--for is negative")
 		}
 		if o.Redis != "" {
 			if _, err := parseURL(o.Redis, "--redis"); err != nil {

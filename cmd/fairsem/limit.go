@@ -26,7 +26,8 @@ to all processes on all machines together, first come, first served. Without CMD
 only waits, for use in a loop.
 
 A grant counts until its window is over and is never released. So no permit is held
-while CMD runs, and none can be lost. CMD replaces fairsem: it has its process id, its
+while CMD runs, and none can be lost. Operators see --label while the call waits, and
+none beside its grant. CMD replaces fairsem: it has its process id, its
 terminal and all signals from then on. CMD is executed without a shell, with standard
 input and output untouched, except that those that are closed are /dev/null. Its
 environment is that of fairsem without REDIS_URL, which may contain a password and is

@@ -40,7 +40,7 @@ written.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.dir, "dir", "", "write all pages into `DIR`, which is created if needed")
+	textFlag(f, &o.dir, "dir", "write all pages into `DIR`, which is created if needed")
 	f.StringVar(&o.markdown, "markdown", "", "write one page about all commands, in Markdown, to `FILE`")
 	_ = cmd.MarkFlagDirname("dir") // fails only for a flag that is not there
 	_ = f.MarkHidden("markdown")   // as above; docs/cli.md is made with it

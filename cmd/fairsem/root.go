@@ -84,7 +84,7 @@ func wrongFlag(advice string) func(*cobra.Command, error) error {
 var typeErrors = map[string]string{
 	"bool":     "not true or false",
 	"int":      "not a whole number, or too large",
-	"int64":    "not a whole number, or too large",
+	"string":   "empty: leave the flag out, or give it a value",
 	"duration": "not a length of time: give a number and a unit, such as 30s or 5m",
 }
 

@@ -111,7 +111,7 @@ func newRun() *cobra.Command {
 func (o *runOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	o.common.flags(cmd)
-	f.Int64Var(&o.job.Limit, "limit", 0, "units in use at once, everywhere together (required)")
+	numberFlag(f, &o.job.Limit, "limit", "", "units in use at once, everywhere together (required)")
 	f.DurationVar(&o.job.TTL, "ttl", runTTL, "lease of the permit, which expires without renewals; choose it longer than outages to survive")
 	f.StringVar(&o.job.OnLost, "on-lost", run.OnLostTerm, "what to do with CMD when the permit is lost: term, kill or ignore")
 	f.DurationVar(&o.job.KillAfter, "kill-after", 0, "time from TERM to KILL (default the most that --ttl allows)")

@@ -65,9 +65,9 @@ func newServe() *cobra.Command {
 		Short: "Serve a page with all semaphores, and metrics",
 		Long: `Serves a page with the present state of all semaphores, their last ten minutes, their
 holders and their waiters; /metrics for Prometheus; and /healthz, which is 200 while
-Redis answers PING, in a cluster any primary, and 503 while it does not, or while the
-user of fairsem serve lacks the right to a query. The address of the page is written to
-standard output.
+Redis answers PING, in a cluster any primary, and 503 once it has not for a few seconds,
+or while the user of fairsem serve lacks the right to a query. The address of the page is
+written to standard output.
 
 With PATTERN, in which * stands for any text, ? for a character, [a-z] for one of
 some, and \* for the character *, only the names that match are queried and shown, in

@@ -30,11 +30,11 @@ func newShow() *cobra.Command {
 		Short: "Show the holders and the queue of a semaphore",
 		Long: `Shows the limit of NAME, the units in use, the holders and the queue. Each has the label
 of its process (host:pid unless the process sets another; ? if it cannot be read, the
-process has been silent for long, or Redis lost its state moments ago), the units,
-since when by the clock of the server, how soon the lease expires unless it is renewed,
-and the id for fairsem evict. On a terminal the id is shortened, which evict accepts, and
-a narrow one lacks columns, the token first; elsewhere nothing is cut. Where units have
-numbers, so have their holders.
+process has ended, which grants of a rate outlive, or been silent for long, or Redis lost
+its state moments ago), the units, since when by the clock of the server, how soon the
+lease expires unless it is renewed, and the id for fairsem evict. On a terminal the id is
+shortened, which evict accepts, and a narrow one lacks columns, the token first;
+elsewhere nothing is cut. Where units have numbers, so have their holders.
 
 If calls name tenants, each has its tenant in a column of its own, which the id then
 lacks: --json has the whole id. A table lists the tenants that hold or wait: the units in
@@ -67,7 +67,8 @@ command line, 125 if the server did not answer, 128+n if signal n stopped it.`,
 	}
 	o.connection.flags(cmd.Flags())
 	o.watch.flags(cmd)
-	cmd.Flags().IntVar(&o.rows, "rows", usualRows, "show at most `N` holders, N waiters and N tenants")
+	o.rows = usualRows
+	numberFlag(cmd.Flags(), &o.rows, "rows", "", "show at most `N` holders, N waiters and N tenants")
 	return cmd
 }
 

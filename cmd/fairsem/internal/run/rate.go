@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
 
 // RateJob is a command that starts at a limited rate. Without a command it only waits for the grant.
@@ -85,8 +86,11 @@ func (w *rateWaiter) wait(ctx context.Context, limiter *fairsem.Limiter) error {
 		return limiter.Wait(ctx, request.Weight)
 	})
 	var refusal *fairsem.WaitError
-	if errors.As(err, &refusal) {
+	switch {
+	case errors.As(err, &refusal):
 		return tooLateError{refusal, request.Name}
+	case errors.Is(err, fairsem.ErrNotAcquired): // it was not known before, such as while the name is paused
+		return fmt.Errorf("%w: %q did not grant the units within %s", fairsem.ErrNotAcquired, request.Name, text.Span(request.Wait))
 	}
 	return err
 }

@@ -189,8 +189,11 @@ func (p *Page) read(r *http.Request, v verb) (action, error) {
 		d.waits = r.FormValue("waits") != ""
 	case v.name == "resize" && r.Method == http.MethodPost: // a question comes without one
 		limit, err := change.ParseLimit(r.FormValue("limit"))
-		if err != nil {
+		switch {
+		case err != nil:
 			return d, fmt.Errorf("limit %w", err)
+		case limit == 0:
+			return d, errors.New("limit 0 would stop all grants: pause the name for that")
 		}
 		d.limit = limit
 	}

@@ -436,7 +436,7 @@ func TestAFormIsOfOneSessionAndForOneDeed(t *testing.T) {
 		"/act/pause?name=other":         mine,
 		"/act/resume?name=gate":         mine,
 		"/act/evict?name=gate&id=x":     mine,
-		"/act/resize?name=gate&limit=0": mine,
+		"/act/resize?name=gate&limit=1": mine,
 	} {
 		assert.Equal(t, http.StatusForbidden, s.ask(http.MethodPost, path, "seal="+seal, cookie...).StatusCode, path)
 	}
