@@ -156,9 +156,13 @@ func TestNameWorksAgainAfterADeclarationAtTheEndOfTime(t *testing.T) {
 		for _, since := range []int64{1<<52 - 1, 1 << 52, 1<<52 + 1, protocol.MaxUnits} {
 			s, keys := unusedName(t, rdb, 2)
 			require.NoError(t, rdb.HSet(background, keys[5], "declared", 0, "layout", protocol.Layout, "since", since).Err())
-			require.Eventually(t, func() bool {
+			require.Eventually(t, func() bool { // with a new Client each time: one whose first call takes a second declares what is older than that
+				c, err := New(rdb, Options{Prefix: s.client.keyspace.Prefix})
+				require.NoError(t, err)
+				s, err := c.Semaphore("name", 2)
+				require.NoError(t, err)
 				p, err := s.TryAcquire(t.Context(), 1)
-				return err == nil && p.Release(t.Context()) == nil
+				return err == nil && errors.Join(p.Release(t.Context()), c.Close()) == nil
 			}, time.Minute, 10*time.Millisecond, "since %d", since)
 		}
 	})

@@ -184,7 +184,9 @@ func TestInABrowserTheFocusStaysOnAHolderWhateverComesAndGoes(t *testing.T) {
 	stays := func(what string) {
 		t.Helper()
 		assert.True(t, get[bool](b, `document.activeElement === button && button.isConnected`), what)
-		assert.Equal(t, "host:1", get[string](b, "getSelection().toString()"), what)
+		label := get[string](b, `document.querySelector("[aria-label=Holders] bdi").innerText`) // ? once the process stood still for long
+		assert.NotEmpty(t, label)
+		assert.Equal(t, label, get[string](b, "getSelection().toString()"), what)
 	}
 
 	tenant := s.holdAs("gate", 2, 1, fairsem.CallOptions{Tenant: "a"})

@@ -380,8 +380,8 @@ func TestAfterAChangeThePageShowsItWithoutAPoll(t *testing.T) {
 	cookie := s.logIn()
 	before := s.get("/semaphore?name=gate", cookie...).body
 	require.Contains(t, before, `1<span class="of"> / 3</span>`)
-	assert.Contains(t, s.get("/act/resize?name=gate", cookie...).body, `name="limit" min="0" step="1" value="3"`)
-	assert.Contains(t, s.get("/act/resize?name=nobody", cookie...).body, `name="limit" min="0" step="1" value=""`)
+	assert.Contains(t, s.get("/act/resize?name=gate", cookie...).body, `name="limit" min="1" step="1" value="3"`)
+	assert.Contains(t, s.get("/act/resize?name=nobody", cookie...).body, `name="limit" min="1" step="1" value=""`)
 	answer := s.perform(cookie, "/act/resize?name=gate", "limit=7")
 	assert.Contains(t, s.get(answer.Header.Get("Location"), cookie...).body, `1<span class="of"> / 7</span>`)
 	s.ask(http.MethodPost, "/act/resize", "name=gate&limit=8", "Authorization", "Bearer "+testToken)
