@@ -16,7 +16,7 @@ var (
 	single   = shared[*Server]{start: func() (*Server, error) { return Start() }}
 	secure   = shared[*Server]{start: func() (*Server, error) { return StartSecure() }}
 	cluster  = shared[*Cluster]{start: StartCluster}
-	sentinel = shared[*Sentinel]{start: StartSentinel}
+	sentinel = shared[*Sentinel]{start: startPatient}
 )
 
 // SharedServer returns the server that all tests of this process share. The first call starts it, and [Main] stops it. A test
