@@ -469,7 +469,7 @@ func TestListYieldsEachNameInUseOrWithALimitSetByHandOnce(t *testing.T) {
 		for _, name := range []string{"a", "b}:meta", "c d\n\x00", "}{"[1:] + "e", strings.Repeat("f", 512)} {
 			s, err := c.Semaphore(name, 1)
 			require.NoError(t, err)
-			defer func(p *fairsem.Permit) { assert.NoError(t, p.Release(context.Background())) }(w.must(s.Acquire(t.Context(), 1)))
+			defer func(p *fairsem.Permit) { assert.NoError(t, givenBack(context.Background(), p)) }(w.must(s.Acquire(t.Context(), 1)))
 			want = append(want, name)
 		}
 		unused, err := other.Semaphore("of another prefix", 1)

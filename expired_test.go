@@ -36,7 +36,7 @@ func released(p *fairsem.Permit, err error) error {
 	if err != nil {
 		return err
 	}
-	return p.Release(context.Background())
+	return givenBack(context.Background(), p)
 }
 
 // If there were more expired ids than one call removes, calls were refused for a tenth of a second.

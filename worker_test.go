@@ -131,7 +131,7 @@ func use(ctx context.Context, s *fairsem.Semaphore, random *rand.Rand, record fu
 	}
 	g.Released = history.Now()
 	g.Lost = p.Context().Err() != nil
-	return errors.Join(record(g), p.Release(context.WithoutCancel(ctx)))
+	return errors.Join(record(g), givenBack(context.WithoutCancel(ctx), p))
 }
 
 // ready waits for a line of a worker.
