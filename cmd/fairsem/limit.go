@@ -36,7 +36,8 @@ which is that of --tenant. HUP and INT stay ignored if fairsem was started so, a
 nohup; CMD may get other signals that were ignored or blocked.
 
 With --no-wait, or if the units would be granted only after --wait, it fails at once
-and reports how long the wait would be.
+and reports how long the wait would be, which for a name that is paused is 10s, or the
+grace period if that is longer: nobody knows when it is resumed.
 
 With --json the events are those of fairsem run: granted with tenant, weight and
 waited_ms; and stopped or failed, the latter with retry_after_ms if the units would be
