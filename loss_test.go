@@ -337,6 +337,7 @@ func TestFailoverKeepsWhatReplicasAcknowledged(t *testing.T) {
 	}
 	require.NoError(t, old.Kill())
 	require.NoError(t, group.AwaitFailover(old))
+	require.NoError(t, group.BePatient())
 	require.NoError(t, old.Restart())
 	rejoin(t, group, old) // without it too few replicas acknowledge
 	w.release(p)
@@ -347,7 +348,7 @@ func TestFailoverKeepsWhatReplicasAcknowledged(t *testing.T) {
 
 // A grant that only the old primary had is restored on the new one.
 func TestFailoverWithoutWaitReplicasRestoresWhatTheReplicaMissed(t *testing.T) {
-	w, group, semaphore := sentinelWorld(t, fairsem.Options{})
+	w, group, semaphore := sentinelWorld(t, fairsem.Options{Grace: longGrace})
 	w.limit = 2
 	a, b := semaphore(), semaphore()
 	p := w.must(a.Acquire(t.Context(), 1))
@@ -362,6 +363,7 @@ func TestFailoverWithoutWaitReplicasRestoresWhatTheReplicaMissed(t *testing.T) {
 	}
 	require.NoError(t, old.Kill())
 	require.NoError(t, group.AwaitFailover(old))
+	require.NoError(t, group.BePatient())
 	q := w.must(b.Acquire(t.Context(), 1))
 	_, err = b.TryAcquire(t.Context(), 1)
 	require.ErrorIs(t, err, fairsem.ErrNotAcquired, "one permit is restored")

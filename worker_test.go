@@ -83,20 +83,26 @@ func (o order) crowd(ctx context.Context, s *fairsem.Semaphore) error {
 
 // load uses the semaphore at random.
 func (o order) load(ctx context.Context, s *fairsem.Semaphore) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	hang := time.AfterFunc(o.For+time.Minute, stop)
+	defer hang.Stop()
 	out := history.NewWriter(os.Stdout)
 	failures := make(chan error, o.Goroutines)
 	var granted atomic.Int64
 	began := time.Now()
-	enough := func() bool { return time.Since(began) >= o.For && granted.Load() >= o.Limit || ctx.Err() != nil }
+	record := func(g history.Grant) error {
+		if n := granted.Add(1); n >= o.Limit && time.Since(began) >= o.For {
+			stop()
+		}
+		return out.Write(g)
+	}
 	for g := range o.Goroutines {
 		random := rand.New(rand.NewPCG(o.Seed, uint64(g)))
-		go func() { // ends when it is enough; failures has room for all
+		go func() { // ends with ctx; failures has room for all
 			var err error
-			for err == nil && !enough() {
-				err = use(ctx, s, random, func(g history.Grant) error {
-					granted.Add(1)
-					return out.Write(g)
-				})
+			for err == nil && ctx.Err() == nil {
+				err = use(ctx, s, random, record)
 			}
 			failures <- err
 		}()
@@ -104,6 +110,9 @@ func (o order) load(ctx context.Context, s *fairsem.Semaphore) error {
 	var all error
 	for range o.Goroutines {
 		all = errors.Join(all, <-failures)
+	}
+	if n := granted.Load(); n < o.Limit {
+		all = errors.Join(all, fmt.Errorf("only %d grants in a minute: released units are not granted again", n))
 	}
 	return all
 }
@@ -120,7 +129,7 @@ func use(ctx context.Context, s *fairsem.Semaphore, random *rand.Rand, record fu
 	p, err := get(patience, g.Weight)
 	g.Granted = history.Now()
 	switch {
-	case errors.Is(err, fairsem.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, fairsem.ErrNotAcquired) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
 		return nil
 	case err != nil:
 		return err
@@ -201,7 +210,6 @@ func TestProcessesUnderRandomLoadKeepEveryPromise(t *testing.T) {
 	all.Wait()
 
 	t.Logf("%d grants, at most %d units of %d at once", len(grants), history.MostAtOnce(grants), w.limit)
-	assert.Greater(t, len(grants), int(w.limit), "no released unit was granted again")
 	assert.Greater(t, history.MostAtOnce(grants), w.limit/2, "the load does not fill half of the limit") // all of it only where processes run in time
 	assert.Empty(t, history.OverLimit(grants, w.limit))
 	assert.Empty(t, history.Overtakes(grants))

@@ -18,11 +18,15 @@ func (n number[N]) String() string {
 }
 
 func (n number[N]) Set(given string) error {
-	parsed, err := strconv.ParseInt(given, 10, strconv.IntSize)
-	if err == nil {
-		*n.to = N(parsed)
+	parsed, err := strconv.ParseInt(given, 10, 64)
+	switch {
+	case err != nil:
+		return err
+	case int64(N(parsed)) != parsed:
+		return strconv.ErrRange
 	}
-	return err
+	*n.to = N(parsed)
+	return nil
 }
 
 func (number[N]) Type() string { return "int" }
@@ -32,7 +36,7 @@ func numberFlag[N int | int64](f *pflag.FlagSet, to *N, name, short, usage strin
 	f.VarP(number[N]{to}, name, short, usage)
 }
 
-// textual is a flag that is not empty: one that a script sets from a variable that it does not have would mean the default.
+// textual is a flag that is not empty. Where a script has forgotten a variable, "$VARIABLE" is, and the default may be another server.
 type textual struct{ to *string }
 
 func (t textual) String() string {

@@ -27,7 +27,7 @@ only waits, for use in a loop.
 
 A grant counts until its window is over and is never released. So no permit is held
 while CMD runs, and none can be lost. Operators see --label while the call waits, and
-none beside its grant. CMD replaces fairsem: it has its process id, its
+? beside its grant. CMD replaces fairsem: it has its process id, its
 terminal and all signals from then on. CMD is executed without a shell, with standard
 input and output untouched, except that those that are closed are /dev/null. Its
 environment is that of fairsem without REDIS_URL, which may contain a password and is
@@ -36,8 +36,9 @@ which is that of --tenant. HUP and INT stay ignored if fairsem was started so, a
 nohup; CMD may get other signals that were ignored or blocked.
 
 With --no-wait, or if the units would be granted only after --wait, it fails at once
-and reports how long the wait would be, which for a name that is paused is 10s, or the
-grace period if that is longer: nobody knows when it is resumed.
+and reports how long the wait would be. Nobody knows when a paused name is resumed: it
+counts as one that grants in 10s, or after the grace period if that is longer, and with
+a longer --wait the call waits.
 
 With --json the events are those of fairsem run: granted with tenant, weight and
 waited_ms; and stopped or failed, the latter with retry_after_ms if the units would be

@@ -209,6 +209,34 @@ func TestALimitWithoutACommandOnlyWaits(t *testing.T) {
 	assert.EqualValues(t, 1, s.status().Used)
 }
 
+// While a name is paused Redis cannot say that the wait is too long.
+func TestTheEndOfTheWaitSaysWhetherRedisAnswered(t *testing.T) {
+	for name, c := range map[string]struct {
+		code   int
+		says   string
+		silent bool
+	}{
+		"paused": {75, `^fairsem: not acquired: "n" did not grant the units within 11s\n$`, false},
+		"silent": {125, `^fairsem: .*Redis unavailable: no answer from Redis for `, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStation(t)
+			require.NoError(t, s.limit("5/s").Run())
+			require.NoError(t, s.client.Inspect("n").SetLimit(t.Context(), 0))
+			cmd, out := s.beginLimit("5/s", "--wait", "11s")
+			if c.silent {
+				require.Eventually(t, func() bool { return s.status().OldestWait > 2*time.Second }, time.Minute, 50*time.Millisecond)
+				require.NoError(t, s.server.Pause())
+			}
+			assert.Equal(t, c.code, exitCode(cmd.Wait()), "%s", out)
+			assert.Regexp(t, c.says, out.String())
+			if c.silent {
+				require.NoError(t, s.server.Resume())
+			}
+		})
+	}
+}
+
 func TestASignalEndsTheWaitForAGrant(t *testing.T) {
 	s := newStation(t)
 	require.NoError(t, s.limit("1/1h").Run())

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -414,16 +415,22 @@ func TestACommandReadsTheTerminalThoughItsStandardFilesAreOthers(t *testing.T) {
 func TestCtrlZStopsAJobWhoseCommandHasStoppedItselfOnTheTerminal(t *testing.T) {
 	s := newStation(t)
 	sh := s.shell(bash...)
-	sh.press(`fairsem run n --limit 1 --ttl 1h -c 'echo "up"; kill -STOP $$; read x; echo "g""ot $x"'` + "\n")
-	sh.await("up\r\n")
+	sh.press(`fairsem run n --limit 1 --ttl 1h -c 'echo "up $$"; kill -STOP $$; read x; echo "g""ot $x"'` + "\n")
+	var up []string
+	require.Eventually(t, func() bool {
+		up = regexp.MustCompile(`up (\d+)\r`).FindStringSubmatch(sh.String())
+		return up != nil
+	}, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { // else a Ctrl-Z stops it before, and it stops itself after fg
+		stat, err := os.ReadFile("/proc/" + up[1] + "/stat")
+		return err == nil && strings.Contains(string(stat), ") T ")
+	}, time.Minute, 10*time.Millisecond)
 	require.Eventually(t, func() bool {
 		sh.press("\x1a") // one that comes before the job has seen its command stop is lost
 		return strings.Contains(sh.String(), "[1]+  Stopped")
 	}, time.Minute, time.Second/4)
-	keys := []string{"fg\n", "fg\n", "\x1a"} // for the shell; for the command; for one that the first Ctrl-Z kept from stopping itself until now
 	require.Eventually(t, func() bool {
-		sh.press(keys[0])
-		keys = append(keys[1:], keys[0])
+		sh.press("fg\n") // the shell reads that, also if a second Ctrl-Z stops the job again, and in the end the command
 		return strings.Contains(sh.String(), "got fg")
 	}, time.Minute, time.Second/4)
 	sh.await("ready> ")

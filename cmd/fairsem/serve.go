@@ -131,13 +131,14 @@ without a server or where the port is taken; 2 for a wrong command line.`,
 func (o *serveOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	o.connection.writerFlags(f)
-	f.StringVar(&o.listen, "listen", "127.0.0.1:7420", "`ADDRESS`:PORT of the page; port 0: any")
+	o.listen = "127.0.0.1:7420"
+	textFlag(f, &o.listen, "listen", "`ADDRESS`:PORT of the page; port 0: any")
 	f.DurationVar(&o.interval, "interval", time.Second, "how often to poll Redis")
 	f.StringArrayVar(&o.hosts, "host", nil, "`NAME` by which browsers may request the page, beside localhost and addresses")
 	f.BoolVar(&o.allowWrites, "allow-writes", false, "let those who know the token evict, resize, pause and resume")
-	f.StringVar(&o.tokenFile, "token-file", "", "`FILE` with the token (default $"+tokenVariable+")")
-	f.StringVar(&o.tlsCert, "tls-cert", "", "`FILE` with the certificate of the page and its intermediate certificates")
-	f.StringVar(&o.tlsKey, "tls-key", "", "`FILE` with the key of the certificate")
+	textFlag(f, &o.tokenFile, "token-file", "`FILE` with the token (default $"+tokenVariable+")")
+	textFlag(f, &o.tlsCert, "tls-cert", "`FILE` with the certificate of the page and its intermediate certificates")
+	textFlag(f, &o.tlsKey, "tls-key", "`FILE` with the key of the certificate")
 	f.BoolVar(&o.busy, "busy", false, "list only names with a holder or a waiter")
 	f.BoolVar(&o.perTenant, "tenant-metrics", false, "poll the tenants of all names, for /metrics")
 	f.BoolVar(&o.insecure, "insecure", false, "allow changes from beyond this machine without TLS")

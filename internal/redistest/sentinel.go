@@ -98,21 +98,20 @@ func (s *Sentinel) Failover() error {
 }
 
 // AwaitFailover waits until another server than old is the primary, for example after a Kill: all sentinels report it, and it
-// reports that role itself. A sentinel that does not know of the failover yet may begin another. From then on the sentinels are patient.
+// reports that role itself. A sentinel that does not know of the failover yet may begin another.
 func (s *Sentinel) AwaitFailover(old *Server) error {
-	err := await(groupTimeout, nil, func() error {
+	return await(groupTimeout, nil, func() error {
 		now, votes := s.poll(sentinels)
 		if now == nil || now == old || now.role() != "master" {
 			return fmt.Errorf("redistest: no new primary after %s yet: %v", old.addr, votes)
 		}
 		return nil
 	})
-	return errors.Join(err, s.bePatient())
 }
 
-// bePatient lets a primary count as down only after a minute: a busy machine can stop it for a second, and a failover that nobody asked for
-// loses writes.
-func (s *Sentinel) bePatient() (err error) {
+// BePatient lets a primary count as down only after a minute without an answer: a busy machine can stop it for a second, and a failover that
+// nobody asked for loses writes.
+func (s *Sentinel) BePatient() (err error) {
 	for _, sentinel := range s.Sentinels {
 		err = errors.Join(err, sentinel.do("SENTINEL", "SET", PrimaryName, "down-after-milliseconds", "60000").Err())
 	}
@@ -125,7 +124,7 @@ func startPatient() (*Sentinel, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.bePatient(); err != nil {
+	if err := s.BePatient(); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
 	return s, nil

@@ -35,7 +35,8 @@ func SharedCluster(t testing.TB) *Cluster {
 	return cluster.get(t)
 }
 
-// SharedSentinel returns the sentinel group that all tests of this process share; see [SharedServer].
+// SharedSentinel returns the sentinel group that all tests of this process share; see [SharedServer]. Its sentinels are patient; see
+// [Sentinel.BePatient].
 func SharedSentinel(t testing.TB) *Sentinel {
 	t.Helper()
 	return sentinel.get(t)

@@ -89,7 +89,8 @@ func (w *rateWaiter) wait(ctx context.Context, limiter *fairsem.Limiter) error {
 	switch {
 	case errors.As(err, &refusal):
 		return tooLateError{refusal, request.Name}
-	case errors.Is(err, fairsem.ErrNotAcquired): // it was not known before, such as while the name is paused
+	case errors.Is(err, fairsem.ErrUnavailable): // which may be a timeout, too
+	case errors.Is(err, fairsem.ErrNotAcquired): // Redis said that the units might come in time
 		return fmt.Errorf("%w: %q did not grant the units within %s", fairsem.ErrNotAcquired, request.Name, text.Span(request.Wait))
 	}
 	return err

@@ -185,7 +185,7 @@ func TestInABrowserTheFocusStaysOnAHolderWhateverComesAndGoes(t *testing.T) {
 		t.Helper()
 		assert.True(t, get[bool](b, `document.activeElement === button && button.isConnected`), what)
 		label := get[string](b, `document.querySelector("[aria-label=Holders] bdi").innerText`) // ? once the process stood still for long
-		assert.NotEmpty(t, label)
+		assert.Contains(t, []string{"host:1", "?"}, label)
 		assert.Equal(t, label, get[string](b, "getSelection().toString()"), what)
 	}
 

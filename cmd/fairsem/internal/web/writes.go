@@ -131,14 +131,14 @@ func (p *Page) confirm(w http.ResponseWriter, r *http.Request, v verb) {
 	p.show(w, r, http.StatusOK, "confirm.html", f)
 }
 
-// limitOf is the limit in force, also of a name that is not polled; "" if it is not known. A form that shows 0 would pause the name.
+// limitOf is the limit in force, also of a name that is not polled; "" if it is not known, or the name is paused: 0 is refused.
 func (p *Page) limitOf(r *http.Request, name string) string {
 	now := p.sampler.latest()
 	s := now.one(name)
 	if _, polled := now.byName[name]; !polled {
 		s = p.detail(r.Context(), now, r.RemoteAddr, name).Status
 	}
-	if !s.Exists {
+	if !s.Exists || s.Limit == 0 {
 		return ""
 	}
 	return strconv.FormatInt(s.Limit, 10)

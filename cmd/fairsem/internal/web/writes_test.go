@@ -490,6 +490,7 @@ func TestAProgramNeedsTheTokenOnly(t *testing.T) {
 	for wrong, status := range map[string]int{
 		"resize?name=gate":                 http.StatusBadRequest,
 		"resize?name=gate&limit=-1":        http.StatusBadRequest,
+		"resize?name=gate&limit=0":         http.StatusBadRequest, // a pause is another action
 		"resize?name=gate&limit=x":         http.StatusBadRequest,
 		"resize?name=gate&limit=1e3":       http.StatusBadRequest,
 		"resize?limit=1":                   http.StatusBadRequest,
