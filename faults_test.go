@@ -751,12 +751,17 @@ type heldReply struct {
 func (h *heldReply) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
-		if !unknownScript(cmds) && h.armed.CompareAndSwap(true, false) {
+		if runsScript(cmds) && !unknownScript(cmds) && h.armed.CompareAndSwap(true, false) {
 			close(h.ran)
 			<-h.resume
 		}
 		return err
 	}
+}
+
+// runsScript tells a call from a label, which may be sent at any time.
+func runsScript(cmds []redis.Cmder) bool {
+	return slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { return strings.HasPrefix(cmd.Name(), "eval") })
 }
 
 func unknownScript(cmds []redis.Cmder) bool {

@@ -174,7 +174,7 @@ func TestKilledHolderWithAShorterTTLDelaysByItsOwnTTL(t *testing.T) {
 // A renewal that was requested while an operation was in flight must not be sent after the grant.
 func TestNoRefreshPermitIsNotRenewedByAnEarlierVerify(t *testing.T) {
 	w := onRedis(t)
-	w.ttl, w.limit = 8*time.Second, 2 // its reply is held for a part of that
+	w.ttl, w.limit = 5*time.Second, 2 // its reply is held for a part of that
 	rdb := w.connect().(*redis.Client)
 	slow := &heldReply{ran: make(chan struct{}), resume: make(chan struct{})}
 	resume := sync.OnceFunc(func() { close(slow.resume) })
@@ -186,6 +186,7 @@ func TestNoRefreshPermitIsNotRenewedByAnEarlierVerify(t *testing.T) {
 	t.Cleanup(resume) // a test that fails must not hang
 	call := acquire(t.Context(), unrenewed, 1)
 	<-slow.ran
+	w.eventually(func() bool { return w.status(s).Used == 2 }, "the call that was held is another one")
 	waiter := w.queue(t.Context(), s, 1) // its subscription makes the client query again
 	resume()
 	p := w.granted(call)
