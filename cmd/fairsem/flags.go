@@ -36,7 +36,7 @@ func numberFlag[N int | int64](f *pflag.FlagSet, to *N, name, short, usage strin
 	f.VarP(number[N]{to}, name, short, usage)
 }
 
-// textual is a flag that is not empty. Where a script has forgotten a variable, "$VARIABLE" is, and the default may be another server.
+// textual is a flag that refuses an empty value. In a script that lacks a variable it would mean the default, such as another server.
 type textual struct{ to *string }
 
 func (t textual) String() string {
