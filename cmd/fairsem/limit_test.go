@@ -211,6 +211,7 @@ func TestALimitWithoutACommandOnlyWaits(t *testing.T) {
 
 // While a name is paused Redis cannot say that the wait is too long.
 func TestTheEndOfTheWaitSaysWhetherRedisAnswered(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		code   int
 		says   string
