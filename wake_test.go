@@ -267,8 +267,10 @@ func TestFloodOfMessagesDoesNoHarm(t *testing.T) {
 	}
 	e.publish(flood...)
 	require.NoError(t, e.other.Release(t.Context()))
-	o := e.await(first)                                                                                       // its message came after the flood, and no query was needed
-	require.Eventually(t, func() bool { return len(e.gate.since(calls)) > 0 }, time.Minute, time.Millisecond) // it is sent beside that
+	o := e.await(first) // its message came after the flood, and no query was needed
+
+	// The query about the others is sent beside that.
+	require.Eventually(t, func() bool { return len(e.gate.since(calls)) > 0 }, time.Minute, time.Millisecond)
 	assert.Equal(t, []string{"refresh"}, e.gate.since(calls), "one query about 1000 messages")
 	release()
 	e.settle()

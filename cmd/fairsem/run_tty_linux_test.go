@@ -416,9 +416,9 @@ func TestCtrlZStopsAJobWhoseCommandHasStoppedItselfOnTheTerminal(t *testing.T) {
 	s := newStation(t)
 	sh := s.shell(bash...)
 	sh.press(`fairsem run n --limit 1 --ttl 1h -c 'echo "up $$"; kill -STOP $$; read x; echo "g""ot $x"'` + "\n")
-	var up []string
+	says, up := regexp.MustCompile(`up (\d+)\r`), []string(nil)
 	require.Eventually(t, func() bool {
-		up = regexp.MustCompile(`up (\d+)\r`).FindStringSubmatch(sh.String())
+		up = says.FindStringSubmatch(sh.String())
 		return up != nil
 	}, time.Minute, 10*time.Millisecond)
 	require.Eventually(t, func() bool { // else a Ctrl-Z stops it before, and it stops itself after fg
