@@ -140,7 +140,7 @@ func complete(cmd *cobra.Command) {
 	if cmd.ValidArgsFunction == nil {
 		cmd.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	}
-	words := []string{"redis", "prefix", "label"}
+	words := []string{"redis", "prefix", "label", "listen", "host"}
 	if cmd.Flags().Lookup("tenant") != nil {
 		_ = cmd.RegisterFlagCompletionFunc("tenant", completeTenants) // it is there
 	}

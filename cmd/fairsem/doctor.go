@@ -35,7 +35,8 @@ server in a tenth of its time: a million take about 10 seconds. Each command tha
 user may not run leaves an entry in ACL LOG.
 
 Exit code: 0 if nothing failed, 1 if something did (with --strict also for a warning),
-125 without a server or if the report cannot be written, 2 for a wrong command line.`,
+125 if no server answers or the report cannot be written, 2 for a wrong command line,
+128+n if signal n stopped it.`,
 		Example: `  fairsem doctor --redis redis://localhost:6379
   fairsem doctor --redis rediss://fairsem:PASSWORD@redis.example.com:6379 payments-api
   fairsem doctor --json | jq '.checks[] | select(.state == "fail")'`,
@@ -74,8 +75,8 @@ func (o *doctorOptions) run(cmd *cobra.Command) error {
 		if _, err := out.Write(text.JSON(report)); err != nil {
 			return err
 		}
-	} else {
-		page.Sum(report)
+	} else if err := page.Sum(report); err != nil {
+		return err
 	}
 	if report.Count[doctor.Fail] > 0 || o.strict && report.Count[doctor.Warn] > 0 {
 		return &exit.Error{Code: exit.No}

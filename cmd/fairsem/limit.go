@@ -54,8 +54,8 @@ restart without persistence, are not restored.
 
 Exit code: that of CMD, and 0 without one; 128+n if signal n stopped the wait; 75 if
 the units were not granted (-E changes it; with -E 0 only --json reports that), 125 if
-fairsem failed itself, such as without a server, 126 if CMD cannot be executed, 127
-if it was not found, 2 for a wrong command line.`,
+fairsem failed itself, as when the server does not answer, 126 if CMD cannot be
+executed, 127 if it was not found, 2 for a wrong command line.`,
 		Example: `  fairsem limit geocoder 5/s -- curl -fsS https://api.example.com/lisbon
   while read -r id; do fairsem limit geocoder 5/s && ./geocode "$id"; done <ids
   fairsem limit llm 1000/1m --tenant acme --tenant-limit 200 -- ./summarize report.txt

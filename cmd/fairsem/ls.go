@@ -107,7 +107,11 @@ func (o *lsOptions) run(cmd *cobra.Command) error {
 		}
 		f := o.frame(found)
 		if hints && len(found.Statuses) == 0 && f.Err == nil && !found.Excluded {
-			if others := inspect.OtherPrefixes(ctx, s.Redis, o.connection.keys()); len(others) > 0 {
+			others := inspect.OtherPrefixes(ctx, s.Redis, o.connection.keys())
+			if stopped := context.Cause(ctx); stopped != nil {
+				return watch.Frame{}, stopped
+			}
+			if len(others) > 0 {
 				f.Note = fmt.Sprintf("Nothing to show with the prefix %s; %s.", text.Brief(o.connection.keys()), render.Elsewhere(others))
 			}
 		}

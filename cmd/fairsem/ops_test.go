@@ -782,7 +782,7 @@ func TestAFullDiskIsReportedByEachCommand(t *testing.T) {
 	o := newOffice(t)
 	o.hold("h", "n", 1, 1)
 	for _, args := range []string{
-		"ls --prefix $PREFIX", "show n --prefix $PREFIX --json", "doctor --prefix $PREFIX n",
+		"ls --prefix $PREFIX", "show n --prefix $PREFIX --json", "doctor --prefix $PREFIX n", "doctor --prefix $PREFIX nobody",
 		"", "help", "help run", "run --help", "man run", "completion bash", "version", "--version",
 		"serve --json --listen 127.0.0.1:0",
 	} {

@@ -87,8 +87,9 @@ tenant_base64.
 
 Exit code: that of CMD; 128+n if signal n killed it, or stopped the wait; 75 if the permit
 was not acquired (-E changes it; with -E 0 only --json reports that), 76 if it was lost,
-unless CMD was to go on, 125 if fairsem failed itself, such as without a server, 126 if
-CMD cannot be executed, 127 if it was not found, 2 for a wrong command line.`
+unless CMD was to go on, 125 if fairsem failed itself, as when the server does not
+answer, 126 if CMD cannot be executed, 127 if it was not found, 2 for a wrong command
+line.`
 
 func newRun() *cobra.Command {
 	var o runOptions

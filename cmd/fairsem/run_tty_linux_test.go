@@ -137,6 +137,25 @@ func TestCtrlCEndsAWaiterOnATerminalAndClearsTheStatusLine(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.HasSuffix(tty.String(), " \r") }, time.Minute, 5*time.Millisecond, "%q", tty)
 }
 
+// The permit was held for ever, and the command was never started.
+func TestATerminalThatIsNotReadKeepsNoCommandFromStarting(t *testing.T) {
+	s := newStation(t)
+	p, err := s.sem(1).Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	started := t.TempDir() + "/started"
+	cmd := s.command("--limit", "1", "--", "touch", started)
+	tty := onTerminal(t, cmd)
+	tty.await("position 1 of 1, 1/1 in use, ")
+	tty.press("\x13") // Ctrl-S
+	require.NoError(t, p.Release(t.Context()))
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(started)
+		return err == nil
+	}, time.Minute, 10*time.Millisecond)
+	tty.press("\x11")
+	assert.Equal(t, 0, exitCode(cmd.Wait()))
+}
+
 // shell is an interactive shell on a terminal.
 func (s *station) shell(argv ...string) *console {
 	s.t.Helper()

@@ -113,8 +113,8 @@ other names are refused with 421. A proxy in front,
 such as for TLS, must pass on the Host header, and X-Forwarded-Proto so that cookies
 are sent with TLS only.
 
-Exit code: 128+n when signal n ends it; 125 if fairsem failed itself, such as
-without a server or where the port is taken; 2 for a wrong command line.`,
+Exit code: 128+n when signal n ends it; 125 if fairsem failed itself, as when the
+server does not answer or the port is taken; 2 for a wrong command line.`,
 		Example: `  fairsem serve --redis redis://localhost:6379
   fairsem serve --listen 0.0.0.0:7420 --host fairsem.internal
   fairsem serve 'team-a/*' --busy
@@ -314,7 +314,7 @@ func (o *serveOptions) announce(cmd *cobra.Command, at net.Addr, redis string) e
 		return err
 	}
 	notify := func(format string, args ...any) {
-		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "fairsem: "+format+"\n", args...)
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "fairsem: %s\n", text.Clean(fmt.Sprintf(format, args...)))
 	}
 	which := ""
 	if o.pattern != "" {

@@ -81,6 +81,13 @@ func TestANameThatIsForgottenBeforeTheYesGetsNoLimit(t *testing.T) {
 	status, err := sem.Status(t.Context())
 	require.NoError(t, err)
 	assert.False(t, status.Pinned)
+	p, err = sem.Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	require.NoError(t, p.Release(t.Context()))
+	require.NoError(t, target.Resize(t.Context(), 7, true), "--new allows it")
+	status, err = sem.Status(t.Context())
+	require.NoError(t, err)
+	assert.True(t, status.Pinned)
 }
 
 func TestAnExpiredHolderIsNotThereToEvict(t *testing.T) {

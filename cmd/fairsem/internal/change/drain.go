@@ -11,6 +11,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/internal/clock"
 )
 
 // ErrInUse is of a paused name that is still in use when the time is over.
@@ -39,6 +40,10 @@ func (t Target) Drained(ctx context.Context, most time.Duration) error {
 		defer cancel()
 	}
 	for reported := false; ; reported = true {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		over := wait.Err() != nil // then one more query: the last one may be old
 		s, err := t.poll(ctx, wait)
 		switch {
 		case err != nil:
@@ -53,14 +58,10 @@ func (t Target) Drained(ctx context.Context, most time.Duration) error {
 		case !reported:
 			_, _ = fmt.Fprintf(t.Messages, "Paused. Waiting for %s.\n", render.Count(s.Holders, "holder")) // as confirm
 		}
-		select {
-		case <-wait.Done():
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
+		if over {
 			return fmt.Errorf("%s is %w after %v, by %s; it stays paused", text.Quote(t.Name), ErrInUse, text.Span(most), render.Count(s.Holders, "holder"))
-		case <-time.After(drainPoll):
 		}
+		clock.Sleep(wait, drainPoll)
 	}
 }
 

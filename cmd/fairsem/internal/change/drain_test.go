@@ -34,3 +34,27 @@ func TestAWaitForHoldersEndsThoughTheServerHangs(t *testing.T) {
 	require.ErrorIs(t, err, fairsem.ErrUnavailable)
 	require.NoError(t, ctx.Err())
 }
+
+// The wait is shorter than the time between two polls. What the first one found was reported as the end.
+func TestAWaitForHoldersEndsWithAPoll(t *testing.T) {
+	t.Parallel()
+	client, err := fairsem.New(redistest.NewServer(t).Client(), fairsem.Options{TTL: 10 * time.Minute})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	sem, err := client.Semaphore("n", 1)
+	require.NoError(t, err)
+	p, err := sem.Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	var messages written = func([]byte) { assert.NoError(t, p.Release(t.Context())) } // that there is one holder
+	d := Target{Client: client, Name: "n", Messages: messages, Out: io.Discard}
+	require.NoError(t, sem.SetLimit(t.Context(), 0))
+	require.NoError(t, d.Drained(t.Context(), drainPoll/2))
+}
+
+// written is a Writer that is called with what is written.
+type written func([]byte)
+
+func (f written) Write(p []byte) (int, error) {
+	f(p)
+	return len(p), nil
+}

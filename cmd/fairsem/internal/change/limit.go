@@ -99,7 +99,7 @@ func (t Target) pin(ctx context.Context, fresh bool, change step) error {
 	changed := !before.Exists || !change.done(before)
 	if changed {
 		words = ""
-		if err := t.make(ctx, change, before); err != nil {
+		if err := t.make(ctx, fresh, change, before); err != nil {
 			return err
 		}
 	}
@@ -121,8 +121,9 @@ func (t Target) pin(ctx context.Context, fresh bool, change step) error {
 	return cmp.Or(unsettled, reported)
 }
 
-// make asks and makes the change. A name that Redis has forgotten before the yes is refused: a limit that is set for it would stay for ever.
-func (t Target) make(ctx context.Context, change step, before fairsem.Status) error {
+// make asks and makes the change. A name that Redis has forgotten before the yes is refused, unless fresh allows a new one: a limit that is
+// set for it would stay for ever.
+func (t Target) make(ctx context.Context, fresh bool, change step, before fairsem.Status) error {
 	now := "Redis does not know the name yet."
 	if before.Exists {
 		now = "Now: " + state(before) + "."
@@ -130,7 +131,7 @@ func (t Target) make(ctx context.Context, change step, before fairsem.Status) er
 	if err := t.confirm(ctx, change.what(before)+"\n"+now); err != nil {
 		return err
 	}
-	if t.Ask != nil && before.Exists {
+	if t.Ask != nil && before.Exists && !fresh {
 		if _, err := t.known(ctx); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -138,10 +139,7 @@ func poll(ctx context.Context, failed <-chan error, over func() bool, query func
 		case <-tick.C:
 		}
 		err := query()
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err != nil {
+		if err = cmp.Or(context.Cause(ctx), err); err != nil {
 			return err
 		}
 	}

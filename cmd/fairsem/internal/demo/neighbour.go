@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,10 +100,7 @@ func newSide(ctx context.Context, srv *server, title string, shared bool) (*side
 	}
 	// A server that has just started grants nothing on a new name for a while: that wait is no part of the demo.
 	err = s.sem.Do(ctx, 1, func(context.Context) error { return nil })
-	if ctx.Err() != nil {
-		return s, context.Cause(ctx)
-	}
-	return s, err
+	return s, cmp.Or(context.Cause(ctx), err)
 }
 
 // see records which calls are in the queue. asked is a time of history.Now before the question.
@@ -227,9 +225,7 @@ func (s *side) work(ctx context.Context, sem *fairsem.Semaphore, c customer) err
 	if s.shared {
 		j.Tenant = c.name
 	}
-	s.mu.Lock()
-	s.grants[j] = struct{}{}
-	s.mu.Unlock()
+	s.record(func() { s.grants[j] = struct{}{} })
 	p, err := sem.Acquire(context.WithValue(ctx, jobKey{}, j), 1)
 	if err != nil {
 		s.record(func() { j.Cancelled = true })

@@ -75,7 +75,7 @@ func Examine(ctx context.Context, server *dial.Server, o Options, report func(Fi
 	p := &target{Options: o, server: server, rdb: rdb}
 	if f, ok := p.connect(ctx, answer); !ok {
 		report(f)
-		return cause(ctx)
+		return context.Cause(ctx)
 	}
 	return p.examine(ctx, report)
 }
@@ -98,7 +98,7 @@ func (o Options) check(rdb redis.UniversalClient) error {
 func (p *target) examine(ctx context.Context, report func(Finding)) error {
 	for i, c := range checks {
 		findings := p.bounded(ctx, c)
-		if err := cause(ctx); err != nil {
+		if err := context.Cause(ctx); err != nil {
 			return err
 		}
 		over := false
@@ -149,11 +149,4 @@ func (p *target) bounded(ctx context.Context, c check) []Finding {
 	case <-time.After(cleanLimit):
 		return []Finding{last(fail(fmt.Sprintf("no end within %v", checkLimit), "check the server: is it stopped, swapping, or disconnected?"))}
 	}
-}
-
-func cause(ctx context.Context) error {
-	if ctx.Err() == nil {
-		return nil
-	}
-	return context.Cause(ctx)
 }

@@ -88,6 +88,14 @@ func notChecked(err error, right string) Finding {
 	return last(fail(fmt.Sprintf("no answer any more: %v", failure.Discreet(err)), "check that the server runs, and the network between"))
 }
 
+// atLeast is a time like short that is no shorter than d.
+func atLeast(d time.Duration) time.Duration {
+	if rounded := short(d); rounded >= d {
+		return rounded
+	}
+	return short(d + d/20)
+}
+
 // short is a time with the digits that matter.
 func short(d time.Duration) time.Duration {
 	switch {

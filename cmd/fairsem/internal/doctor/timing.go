@@ -37,7 +37,7 @@ func judgePings(took []time.Duration, ttl time.Duration) Finding {
 	found := ok("%v, the worst of %d %v", short(median), len(took), short(worst))
 	if worst > ttl/roundTrip {
 		found = warn(fmt.Sprintf("%v, the worst of %d %v: slow for a TTL of %v, permits may be lost to the network", short(median), len(took), short(worst), ttl),
-			fmt.Sprintf("a TTL of %v or more, or a nearer server", roundTrip*short(worst)))
+			fmt.Sprintf("a TTL of %v or more, or a nearer server", atLeast(roundTrip*worst)))
 	}
 	return found.with("median_ms", millis(median)).with("worst_ms", millis(worst))
 }

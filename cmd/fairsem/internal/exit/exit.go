@@ -88,8 +88,8 @@ var ToStop = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.
 // OnSignal returns a context that ends with the first signal of ToStop. A second signal is not caught and ends the process
 // immediately.
 func OnSignal() (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
+	ctx, cancel := context.WithCancelCause(context.WithValue(context.Background(), signalsKey{}, signals))
 	Notify(signals, ToStop...)
 	go func() { // ends with a signal or with the returned stop; not waited for
 		defer signal.Stop(signals)
@@ -100,6 +100,17 @@ func OnSignal() (context.Context, func()) {
 		}
 	}()
 	return ctx, func() { cancel(nil) }
+}
+
+// signalsKey is the key of the channel of OnSignal in its context.
+type signalsKey struct{}
+
+// LetGo undoes OnSignal, whose context ctx is: signals that come later end it no more. They end the process, unless another channel has
+// them.
+func LetGo(ctx context.Context) {
+	if signals, ok := ctx.Value(signalsKey{}).(chan os.Signal); ok {
+		signal.Stop(signals)
+	}
 }
 
 // Notify sends signals to c, except SIGHUP and SIGINT if this process was started to ignore them, as with nohup. The Go runtime

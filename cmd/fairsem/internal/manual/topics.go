@@ -35,7 +35,7 @@ it is set. Write special characters of a password as ` + "`%XX`" + `. Other para
 		{"2", "The command line is wrong. Nothing was sent."},
 		{"75", "`run` or `limit` was not granted its units, or permits were still held when `pause --wait` was over: try again later."},
 		{"76", "`run` lost the permit, and ended what it ran."},
-		{"125", "fairsem itself failed, such as without a server, or its output cannot be written."},
+		{"125", "fairsem itself failed, as when the server does not answer, or its output cannot be written."},
 		{"126, 127", "The command of `run` or `limit` cannot be executed, or was not found."},
 		{"128+n", "Signal n ended fairsem, or the command of `run` or `limit`. A SIGINT ends fairsem itself by the signal, as a shell expects that runs a script or a loop around it."},
 	}, "Otherwise `run` and `limit` exit with the code of the command that they ran. A standard output that is closed,\nas by `>&-`, counts as `/dev/null`: nothing fails to be written to it."},

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -28,7 +29,7 @@ func layOut(columns []column, rows [][]string, width int) string {
 	if width > 0 {
 		columns, rows = fitting(columns, rows, width)
 	}
-	if excess := fullWidth(columns, rows) - width; width > 0 && excess > 0 {
+	if excess := lineWidth(columns, rows, math.MaxInt) - width; width > 0 && excess > 0 {
 		rows = narrowed(columns, rows, excess)
 	}
 	heads := make([]string, len(columns))
@@ -65,7 +66,7 @@ func join(columns []column, row []string, widths []int) string {
 // fitting leaves out the columns for which there is no room, although others are cut. A line that is cut at its end loses the column that
 // happens to be the last, which can be the id that people came for.
 func fitting(columns []column, rows [][]string, width int) ([]column, [][]string) {
-	for leastWidth(columns, rows) > width {
+	for lineWidth(columns, rows, enough) > width {
 		last, found := text.Dispensable(columns, func(c column) int { return c.Rank })
 		if !found {
 			break
@@ -81,22 +82,13 @@ func fitting(columns []column, rows [][]string, width int) ([]column, [][]string
 // without returns all but the element i.
 func without[T any](all []T, i int) []T { return slices.Concat(all[:i], all[i+1:]) }
 
-// leastWidth is how wide the lines are if the columns that may be cut have what is enough.
-func leastWidth(columns []column, rows [][]string) int {
+// lineWidth is how wide the lines are if a column that may be cut has at most so much.
+func lineWidth(columns []column, rows [][]string, most int) int {
 	all := gap * (len(columns) - 1)
 	for i, w := range widths(columns, rows) {
 		if columns[i].Cut {
-			w = min(w, enough)
+			w = min(w, most)
 		}
-		all += w
-	}
-	return all
-}
-
-// fullWidth is how wide the lines are if nothing is cut.
-func fullWidth(columns []column, rows [][]string) int {
-	all := gap * (len(columns) - 1)
-	for _, w := range widths(columns, rows) {
 		all += w
 	}
 	return all

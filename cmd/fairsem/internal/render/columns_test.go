@@ -1,6 +1,7 @@
 package render
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -43,11 +44,11 @@ func TestNoLineIsWiderThanItMayBe(t *testing.T) {
 		text := layOut(someColumns, someRows(), width)
 		assert.Equal(t, 3, strings.Count(text, "\n"))
 		assert.LessOrEqual(t, lipgloss.Width(text), width)
-		if width >= fullWidth(someColumns, someRows()) {
+		if width >= lineWidth(someColumns, someRows(), math.MaxInt) {
 			assert.Equal(t, whole, text)
 		}
 	}
-	assert.Equal(t, lipgloss.Width(whole), fullWidth(someColumns, someRows()))
+	assert.Equal(t, lipgloss.Width(whole), lineWidth(someColumns, someRows(), math.MaxInt))
 }
 
 // Terminals draw a letter with its marks in one column, or in several.

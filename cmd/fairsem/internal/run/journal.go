@@ -146,7 +146,8 @@ func (j *journal) conclude(err error) error {
 // muted returns only the exit code of an error that is not reported: a code of 0, because cron would send a mail, and
 // with quiet an expected outcome.
 func (j *journal) muted(err error, coded *exit.Error) error {
-	if coded != nil && (coded.Code == 0 || j.request.Quiet && (coded.Code == j.request.ConflictCode || coded.Code == exit.Lost)) {
+	var conflict conflictError // its code may be that of another error, too
+	if coded != nil && (coded.Code == 0 || j.request.Quiet && (errors.As(err, &conflict) || coded.Code == exit.Lost)) {
 		return &exit.Error{Code: coded.Code}
 	}
 	return err

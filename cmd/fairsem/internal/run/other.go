@@ -3,6 +3,7 @@
 package run
 
 import (
+	"context"
 	"errors"
 	"os"
 	"syscall"
@@ -19,6 +20,6 @@ func inBackground() bool { return false }
 // CanBecome reports whether a command can replace this process.
 const CanBecome = false
 
-func become(string, []string, []string, chan os.Signal) error {
+func become(context.Context, string, []string, []string, chan os.Signal) error {
 	return errors.New("running a command needs a Unix system")
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync"
 	"time"
 
 	"golang.org/x/term"
@@ -17,6 +16,7 @@ const (
 	positionFirst = 300 * time.Millisecond // a shorter wait needs no display
 	positionEvery = time.Second
 	positionMost  = 2000 // waiters that are read to find the own position
+	clearTimeout  = time.Second
 )
 
 // showPosition draws the position in the queue on the terminal until the returned function is called, which clears it.
@@ -26,11 +26,17 @@ func (w *waiter) showPosition(ctx context.Context) (stop func()) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	var drawing sync.WaitGroup
-	drawing.Go(func() { w.drawPosition(ctx, os.Stderr) }) // ends with ctx; stop waits
+	cleared := make(chan struct{})
+	go func() { // ends with ctx, once the terminal is read; stop waits, but not for ever
+		defer close(cleared)
+		w.drawPosition(ctx, os.Stderr)
+	}()
 	return func() {
 		cancel()
-		drawing.Wait()
+		select {
+		case <-cleared:
+		case <-time.After(clearTimeout): // nobody reads the terminal, as after Ctrl-S: the permit must not wait for that
+		}
 	}
 }
 

@@ -42,7 +42,7 @@ func (j RateJob) Run(ctx context.Context) error {
 		return late(signals)
 	}
 	return j.Request.journalled(func(*journal) error {
-		return become(path, command, j.Request.environment(j.Request.tenantVariable()), signals)
+		return become(ctx, path, command, j.Request.environment(j.Request.tenantVariable()), signals)
 	})
 }
 

@@ -44,7 +44,7 @@ func TestASignalAfterTheGrantKeepsTheCommandFromStarting(t *testing.T) {
 	t.Parallel()
 	signals := make(chan os.Signal, 1)
 	signals <- syscall.SIGTERM
-	assert.Equal(t, exit.Signal{Signal: syscall.SIGTERM}, become("/bin/false", []string{"false"}, nil, signals))
+	assert.Equal(t, exit.Signal{Signal: syscall.SIGTERM}, become(t.Context(), "/bin/false", []string{"false"}, nil, signals))
 }
 
 // A user with -n in a crontab does not want it to hang for a long TTL. No answer is not a refusal.

@@ -117,10 +117,15 @@ func promptly(ctx context.Context, grace time.Duration, request func(context.Con
 	return err
 }
 
+// conflictError is why the units were not granted by a server that answers.
+type conflictError struct{ error }
+
+func (e conflictError) Unwrap() error { return e.error }
+
 // refused gives refusals their exit code. It adds the address of a server that does not answer, and says so if the name is
 // of the other kind.
 func (w *waiter) refused(err error, otherKind string) error {
-	conflict := func(err error) error { return &exit.Error{Code: w.request.ConflictCode, Err: err} }
+	conflict := func(err error) error { return &exit.Error{Code: w.request.ConflictCode, Err: conflictError{err}} }
 	switch {
 	case errors.Is(err, fairsem.ErrUnavailable):
 		return w.request.Server.WithAddress(err)

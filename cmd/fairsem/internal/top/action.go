@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ type action struct {
 	verb   verb
 	name   string
 	limit  int64  // to be pinned
+	fresh  bool   // the question said that Redis does not know the name any more
 	ticket ticket // to be evicted, as it was when the question came up
 }
 
@@ -45,7 +47,7 @@ func (a action) run(ctx context.Context, s source) tea.Cmd {
 		var err error
 		switch a.verb {
 		case resize, pause:
-			err = change.Outcome(s.SetLimit(ctx, a.name, a.limit))
+			err = a.pin(ctx, s)
 		case resume:
 			err = change.Outcome(s.ResetLimit(ctx, a.name))
 		case evict:
@@ -53,6 +55,16 @@ func (a action) run(ctx context.Context, s source) tea.Cmd {
 		}
 		return done{a, err}
 	}
+}
+
+// pin sets the limit of no name that Redis has forgotten since the last answer: that would stay for ever, and nobody was told.
+func (a action) pin(ctx context.Context, s source) error {
+	if !a.fresh {
+		if now, err := s.Status(ctx, a.name); err != nil || !now.Exists {
+			return cmp.Or(err, change.ErrUnknown)
+		}
+	}
+	return change.Outcome(s.SetLimit(ctx, a.name, a.limit))
 }
 
 // evict evicts no waiter that was granted its permit before the yes: the screen is as old as the last answer.
@@ -134,6 +146,8 @@ func (d done) failure(name string) notice {
 		return notice{text: who(d.ticket) + " was gone already", bad: true}
 	case errors.Is(d.err, change.ErrDeclined):
 		return notice{text: grantedMeanwhile(d.ticket), bad: true}
+	case errors.Is(d.err, change.ErrUnknown):
+		return notice{text: fmt.Sprintf("Redis does not know %s any more: nothing was changed", name), bad: true}
 	case errors.Is(d.err, change.ErrUncertain):
 		return notice{text: fmt.Sprintf("no answer about %s: %s", name, change.ErrUncertain), bad: true}
 	}

@@ -121,7 +121,8 @@ func (m model) query() (model, tea.Cmd) {
 	if m.inside {
 		name = m.detail.Name
 	}
-	return m, m.schedule.begin(m.ctx, m.source, name, m.now)
+	cmd := m.schedule.begin(m.ctx, m.source, name, m.now) // changes m
+	return m, cmd
 }
 
 // queryNow is query as soon as possible.

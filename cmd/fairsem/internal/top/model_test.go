@@ -66,10 +66,14 @@ type fake struct {
 	asked   []string
 	err     error
 	granted error // to a waiter, meanwhile
+	gone    bool  // Redis has forgotten the name, meanwhile
 }
 
 func (f *fake) Survey(context.Context) (inspect.Survey, error)               { return inspect.Survey{}, f.err }
 func (f *fake) Detail(context.Context, string) (d inspect.Detail, err error) { return d, f.err }
+func (f *fake) Status(_ context.Context, name string) (fairsem.Status, error) {
+	return fairsem.Status{Name: name, Exists: !f.gone}, f.err
+}
 func (f *fake) SetLimit(_ context.Context, name string, limit int64) error {
 	f.asked = append(f.asked, fmt.Sprintf("resize %s %d", name, limit))
 	return f.err
@@ -459,6 +463,24 @@ func TestATicketThatIsNotShownAnyMoreMayBeThere(t *testing.T) {
 	b.sees("carol is not among those shown any more")
 	assert.Nil(t, b.press("y"))
 	assert.Empty(t, b.source.asked)
+}
+
+// The limit would stay for ever, and the question did not say so.
+func TestANameThatIsForgottenBeforeTheYesGetsNoLimit(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Options{}, api)
+	b.source.gone = true
+	b.press("p")
+	b.run(b.press("y"))
+	b.sees("Redis does not know api any more: nothing was changed")
+	assert.Empty(t, b.source.asked)
+	b = openBench(t)
+	b.source.gone = true
+	b.showDetail(inspect.Detail{Status: fairsem.Status{Name: "api", Limit: 4}})
+	b.press("p")
+	b.sees("the limit is stored until it is reset")
+	b.run(b.press("y"))
+	assert.Equal(t, []string{"resize api 0"}, b.source.asked)
 }
 
 // The screen shows the last answer, and the interval between two of them can be long.

@@ -148,6 +148,7 @@ func (m model) change(msg tea.KeyPressMsg) model {
 // answer takes the key that answers a question.
 func (m model) answer(msg tea.KeyPressMsg) (model, tea.Cmd) {
 	a := m.prompt.action
+	a.fresh = !m.present().Exists
 	m.prompt = prompt{}
 	if !key.Matches(msg, bindings.yes) {
 		return m.notify("nothing was changed", false), nil

@@ -12,6 +12,7 @@ import (
 type source interface {
 	Survey(ctx context.Context) (inspect.Survey, error)
 	Detail(ctx context.Context, name string) (inspect.Detail, error)
+	Status(ctx context.Context, name string) (fairsem.Status, error)
 	SetLimit(ctx context.Context, name string, limit int64) error
 	ResetLimit(ctx context.Context, name string) error
 	Evict(ctx context.Context, name, id string) error
@@ -31,6 +32,10 @@ func (s *server) Survey(ctx context.Context) (inspect.Survey, error) { return s.
 
 func (s *server) Detail(ctx context.Context, name string) (inspect.Detail, error) {
 	return inspect.PollDetail(ctx, s.client, name, maxTickets)
+}
+
+func (s *server) Status(ctx context.Context, name string) (fairsem.Status, error) {
+	return s.client.Inspect(name).Status(ctx)
 }
 
 func (s *server) SetLimit(ctx context.Context, name string, limit int64) error {

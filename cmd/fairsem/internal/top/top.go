@@ -42,10 +42,7 @@ func run(ctx context.Context, from source, o Options) error {
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel() // ends queries in flight when the user quits
 	_, err := program(ctx, newModel(asking, from, o), o).Run()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return err
+	return cmp.Or(context.Cause(ctx), err)
 }
 
 func program(ctx context.Context, m tea.Model, o Options) *tea.Program {

@@ -31,9 +31,7 @@ func inPlace(ctx context.Context, o Options, query Query) error {
 	var polling sync.WaitGroup
 	polling.Go(func() { poll(ctx, program, o.Every, query) }) // ends with ctx; waited for below
 	_, err = program.Run()
-	if cause := context.Cause(ctx); cause != nil {
-		err = cause
-	}
+	err = cmp.Or(context.Cause(ctx), err)
 	cancel(nil)
 	polling.Wait()
 	return err

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"bytes"
 	"net/http"
 	"strings"
 	"time"
@@ -53,13 +52,6 @@ var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
 // event is a picture as one server-sent event. HTML knows no difference between the ends of lines either.
 func event(picture []byte) []byte {
-	var b bytes.Buffer
-	b.WriteString("retry: 2000\n")
-	for line := range strings.Lines(lineEnds.Replace(string(picture))) {
-		b.WriteString("data: ")
-		b.WriteString(strings.TrimSuffix(line, "\n"))
-		b.WriteByte('\n')
-	}
-	b.WriteByte('\n')
-	return b.Bytes()
+	text := strings.TrimSuffix(lineEnds.Replace(string(picture)), "\n")
+	return []byte("retry: 2000\ndata: " + strings.ReplaceAll(text, "\n", "\ndata: ") + "\n\n")
 }

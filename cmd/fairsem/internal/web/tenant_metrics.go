@@ -96,7 +96,6 @@ func (c *tenantFigures) choose(all []fairsem.Status, of map[string]inspect.Tenan
 	slices.SortFunc(keys, func(a, b seriesKey) int {
 		return cmp.Or(cmp.Compare(boolValue(c.kept[b]), boolValue(c.kept[a])), cmp.Compare(a.name, b.name), cmp.Compare(a.tenant, b.tenant))
 	})
-	keys = slices.Compact(keys)
 	own := make(map[seriesKey]bool)
 	for _, key := range keys[:min(len(keys), mostTenantFigures)] {
 		own[key] = true

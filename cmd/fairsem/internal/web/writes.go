@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -151,7 +152,7 @@ func (p *Page) ticketOf(r *http.Request, d action) (label string, waits bool) {
 	}
 	seen := p.detail(r.Context(), p.sampler.latest(), r.RemoteAddr, d.name)
 	for i, t := range slices.Concat(seen.Holders, seen.Waiters) {
-		if t.ID == d.id {
+		if isNamed(t.ID, d.id) {
 			return shown(render.Label(t)), i >= len(seen.Holders)
 		}
 	}
@@ -289,6 +290,9 @@ func (p *Page) try(ctx context.Context, v verb, d action) error {
 		return errNoName
 	}
 	if d.waits {
+		if d.id, err = wholeID(ctx, inspector, d.id); err != nil {
+			return err
+		}
 		if err := change.StillWait(ctx, inspector, []fairsem.Ticket{{ID: d.id, Label: d.id}}); err != nil {
 			return err
 		}
@@ -302,17 +306,31 @@ func evict(ctx context.Context, s *fairsem.Inspector, given string) error {
 	if !errors.Is(err, fairsem.ErrNotFound) {
 		return err
 	}
+	id, unread := wholeID(ctx, s, given)
+	if unread != nil || id == given {
+		return cmp.Or(unread, err)
+	}
+	return s.Evict(ctx, id)
+}
+
+// wholeID is the id of the holder or waiter that is given by its id or as the page shows that; given if there is none.
+func wholeID(ctx context.Context, s *fairsem.Inspector, given string) (string, error) {
 	for _, tickets := range []iter.Seq2[fairsem.Ticket, error]{s.Holders(ctx), s.Waiters(ctx)} {
-		for t, listed := range tickets {
-			if listed != nil {
-				return listed
+		for t, err := range tickets {
+			if err != nil {
+				return "", err
 			}
-			if given == inspect.PlainID(t.ID) || given == text.Distinct(t.ID) {
-				return s.Evict(ctx, t.ID)
+			if isNamed(t.ID, given) {
+				return t.ID, nil
 			}
 		}
 	}
-	return err
+	return given, nil
+}
+
+// isNamed reports whether given is id, or how the page shows it.
+func isNamed(id, given string) bool {
+	return given == id || given == inspect.PlainID(id) || given == text.Distinct(id)
 }
 
 // shownID is an id on the page; "" if there is none.

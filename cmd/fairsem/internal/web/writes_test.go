@@ -509,5 +509,14 @@ func TestAProgramNeedsTheTokenOnly(t *testing.T) {
 	}
 	assert.Equal(t, http.StatusOK, do("evict", "name=gate&id="+url.QueryEscape(permit.ID())).StatusCode)
 	<-permit.Context().Done()
+	sem, err := s.client.Semaphore("gate", 2)
+	require.NoError(t, err)
+	permit, err = sem.With(fairsem.CallOptions{Tenant: "acme"}).Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	shown := "name=gate&id=" + url.QueryEscape(inspect.PlainID(permit.ID()))
+	assert.Equal(t, http.StatusConflict, do("evict", shown+"&waits=1").StatusCode, "it holds a permit")
+	require.NoError(t, permit.Context().Err())
+	assert.Equal(t, http.StatusOK, do("evict", shown).StatusCode)
+	<-permit.Context().Done()
 	assert.False(t, s.status("nowhere").Exists, "a slip pins nothing")
 }
