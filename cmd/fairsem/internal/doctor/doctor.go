@@ -126,9 +126,7 @@ func others(rest []check) []Finding {
 	for i, c := range rest {
 		names[i] = c.name
 	}
-	f := skip("not checked, because of the failure above: %s", strings.Join(names, ", ")).with("checks", names)
-	f.Check = "others"
-	return []Finding{f}
+	return []Finding{skip("not checked, because of the failure above: %s", strings.Join(names, ", ")).of("others").with("checks", names)}
 }
 
 // bounded runs a check for as long as that is allowed. A check that does not come back goes on, as go-redis does

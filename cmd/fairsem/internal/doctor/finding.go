@@ -67,6 +67,12 @@ func last(f Finding) Finding {
 	return f
 }
 
+// of makes f that of another check than the one that found it.
+func (f Finding) of(check string) Finding {
+	f.Check = check
+	return f
+}
+
 // with adds a detail for programs.
 func (f Finding) with(name string, value any) Finding {
 	if f.Details == nil {

@@ -97,8 +97,7 @@ func judgeWake(t trial, silent bool) Finding {
 		}
 		found = warn(fmt.Sprintf("a release on %s notifies no waiter: it found its permit by a query, after %v", t.addr, short(t.wake)), advice)
 	}
-	found.Check = "wake"
-	return found.with("wake_ms", millis(t.wake)).with("by", string(t.by))
+	return found.of("wake").with("wake_ms", millis(t.wake)).with("by", string(t.by))
 }
 
 var errNoSlots = errors.New("the server has no slots")

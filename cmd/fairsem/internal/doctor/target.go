@@ -74,33 +74,24 @@ func (p *target) primaries(ctx context.Context, cluster *redis.ClusterClient) er
 
 // noSelect is for a user without the right to choose the database of the URL, so that every command is refused.
 func noSelect() Finding {
-	f := fail("this user may not use a database other than 0: +select is missing, without which calls fail",
-		"ACL SETUSER NAME +select on every server, or use database 0").with("missing", []string{"+select"})
-	f.Check = "rights"
-	return f
+	return fail("this user may not use a database other than 0: +select is missing, without which calls fail",
+		"ACL SETUSER NAME +select on every server, or use database 0").of("rights").with("missing", []string{"+select"})
 }
 
 func noDatabase() Finding {
-	f := fail("the server has no database of the number in its address", "give another number, or raise databases in redis.conf")
-	f.Check = "mode"
-	return f
+	return fail("the server has no database of the number in its address", "give another number, or raise databases in redis.conf").of("mode")
 }
 
 // noCluster says why the servers of a cluster are not known.
 func noCluster(err error) Finding {
 	switch {
 	case failure.Denied(err):
-		f := fail("this user may not query the nodes of the cluster: +cluster|slots is missing", "ACL SETUSER ... +cluster|slots on every node")
-		f.Check, f.Details = "rights", map[string]any{"missing": []string{"+cluster|slots"}}
-		return f
+		return fail("this user may not query the nodes of the cluster: +cluster|slots is missing", "ACL SETUSER ... +cluster|slots on every node").
+			of("rights").with("missing", []string{"+cluster|slots"})
 	case failure.NotClustered(err):
-		f := fail("the server is not part of a cluster", "begin the address with redis:// instead of cluster://")
-		f.Check = "mode"
-		return f
+		return fail("the server is not part of a cluster", "begin the address with redis:// instead of cluster://").of("mode")
 	}
-	f := fail(fmt.Sprintf("the cluster does not report its servers: %v", failure.Discreet(err)), "check the reply to CLUSTER SLOTS there")
-	f.Check = "mode"
-	return f
+	return fail(fmt.Sprintf("the cluster does not report its servers: %v", failure.Discreet(err)), "check the reply to CLUSTER SLOTS there").of("mode")
 }
 
 // fields takes the answer to INFO apart.

@@ -3,6 +3,7 @@
 package text
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -102,21 +103,19 @@ func Bar(used, limit int64, width int) string {
 // Ago is a length of time as people read it, in at most seven columns: 0.4s, 12s, 3m05s, 2h10m, 4d3h.
 func Ago(d time.Duration) string {
 	seconds := int64(d / time.Second)
-	two := func(n int64) string { return strconv.FormatInt(n/10, 10) + strconv.FormatInt(n%10, 10) }
-	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	switch {
 	case d <= 0:
 		return "0s"
 	case d < 10*time.Second:
-		return strconv.FormatFloat(d.Truncate(100*time.Millisecond).Seconds(), 'f', 1, 64) + "s"
+		return fmt.Sprintf("%.1fs", d.Truncate(100*time.Millisecond).Seconds())
 	case seconds < 60:
-		return number(seconds) + "s"
+		return fmt.Sprintf("%ds", seconds)
 	case seconds < 3600:
-		return number(seconds/60) + "m" + two(seconds%60) + "s"
+		return fmt.Sprintf("%dm%02ds", seconds/60, seconds%60)
 	case seconds < 86400:
-		return number(seconds/3600) + "h" + two(seconds/60%60) + "m"
+		return fmt.Sprintf("%dh%02dm", seconds/3600, seconds/60%60)
 	}
-	return number(seconds/86400) + "d" + number(seconds/3600%24) + "h"
+	return fmt.Sprintf("%dd%dh", seconds/86400, seconds/3600%24)
 }
 
 // Stale says how old a picture is that should be newer.
