@@ -140,8 +140,8 @@ for i = first_id, last_id do
     queued[#queued + 1], queued[#queued + 2] = text(number), id
     if known then tenancy.join(known, id, number, units) end
   end
-  if number then
-    due[#due + 1], due[#due + 2] = state == HELD and (window > 0 and old_deadlines[nth] or grant_deadline) or deadline, id
+  if number and not (state == HELD and window > 0 and old_deadlines[nth]) then -- a grant of a rate keeps its deadline, also a new one of promote
+    due[#due + 1], due[#due + 2] = state == HELD and grant_deadline or deadline, id
     if units > 1 and not old_deadlines[nth] then
       new_weights[#new_weights + 1], new_weights[#new_weights + 2] = id, ARGV[i + count]
     end

@@ -502,6 +502,13 @@ func TestGrantOfARateExpiresAWindowAfterItWasMadeWhateverHappens(t *testing.T) {
 		call:  asRate(true),
 		reply: "held 5, room 2",
 	}, {
+		name:  "granted by a copy of its own acquire",
+		seed:  "owner you:1=1 you:2=2 you:3=3 | timeout you:1=-1s you:2=20s you:3=30s me:1=8s | queue me:1=7 | counter 8" + meta,
+		ids:   []string{"me:1"},
+		call:  acquiringRate(true),
+		reply: "held #1, me:1 gets #1 for 7",
+		state: "owner you:2=2 you:3=3 me:1=#1 | timeout you:2=20s you:3=30s me:1=60s | counter #1" + meta + " granted=1",
+	}, {
 		name: "restored",
 		seed: "counter 8" + meta,
 		ids:  []string{"me:1"},
