@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io"
 	"net"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -613,8 +615,10 @@ func TestFullServerRefusesNewCallsAndGrantsWhatIsReleasedToWaiters(t *testing.T)
 		assert.ErrorIs(t, err, fairsem.ErrUnavailable)
 		return err
 	}
+	sent := w.sent("evalsha")
 	err = asksInVain(2 * time.Second)
 	require.True(t, failure.Begins(err, "OOM"), err)
+	assert.Less(t, w.sent("evalsha")-sent, int64(60), "each answer to another call made the client ask again at once")
 	require.Regexp(t, noUsableAnswer("2s", "OOM"), err.Error())
 	deadline := func() float64 { return w.rdb.ZScore(t.Context(), w.key("timeout"), p.ID()).Val() }
 	for range 2 {
@@ -635,6 +639,17 @@ func TestFullServerRefusesNewCallsAndGrantsWhatIsReleasedToWaiters(t *testing.T)
 	require.NoError(t, w.rdb.Del(t.Context(), "filler").Err())
 	require.NoError(t, s.ResetLimit(t.Context()))
 	w.release(w.must(s.Acquire(t.Context(), 3)))
+}
+
+// sent returns how often a command was sent to a single server.
+func (w *world) sent(command string) int64 {
+	w.t.Helper()
+	stats := w.rdb.Info(w.t.Context(), "commandstats").Val()
+	found := regexp.MustCompile(`cmdstat_` + command + `:calls=(\d+)`).FindStringSubmatch(stats)
+	require.NotNil(w.t, found, stats)
+	n, err := strconv.ParseInt(found[1], 10, 64)
+	require.NoError(w.t, err)
+	return n
 }
 
 // noUsableAnswer matches what is said of a server that has refused every try, the last of which it may not have answered yet.

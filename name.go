@@ -35,6 +35,7 @@ type nameState struct {
 	listeners    map[*ticket]struct{} // holders whose channel of Wanted is open; nil: no holder has asked for one
 	waking       waking               // of the answer or message that is being handled
 	backoff      time.Duration        // before the next try, while calls fail
+	refused      refused              // by a server that may answer other calls meanwhile
 	epoch        int64                // of the name, from the latest reply; 0: none yet
 	epochSent    time.Time            // when the call was sent whose reply had the epoch
 	server       int64                // that answered last; 0: none has that identifies itself
@@ -67,6 +68,12 @@ type hub interface {
 	Start()            // with the first ticket that waits or holds
 	Watch(name string) // makes sure that the end of the server of that name is noticed
 	Blind() bool       // whether a server could go away unnoticed
+}
+
+// refused is what Redis refuses again and again: a full server refuses an acquire and answers a refresh, so the backoff alone would not grow.
+type refused struct {
+	script *protocol.Script
+	pause  time.Duration // before the next try
 }
 
 // retireAfter is how long a nameState without tickets stays, for the next ticket of its name.

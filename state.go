@@ -130,6 +130,9 @@ func (v *nameState) stillWantedLocked(verb *protocol.Script, tickets []*ticket, 
 // answeredLocked handles the reply to a request that was sent at the time sent.
 func (v *nameState) answeredLocked(r *request, rep protocol.Reply, sent clock.Instant) {
 	v.backoff, v.spec = 0, r.key.spec
+	if r.key.script == v.refused.script {
+		v.refused = refused{}
+	}
 	v.host.declared.learn(v.name, r.key.spec, rep.Since)
 	v.host.servers.meet(rep.Server)
 	if r.plain.script == nil { // a plain script answers only where it is the same server
@@ -220,7 +223,7 @@ func (v *nameState) acceptLocked(t *ticket, e effect, a answer) {
 		v.renewLocked(t, a.sent)
 		v.recheckPendingLocked(t)
 	case doHold, doVerify, doReturn:
-		if a.verb == protocol.RefreshScript && t.token == 0 {
+		if a.verb == protocol.RefreshScript && t.token == 0 && t.spec.Window == 0 { // waiters of a rate poll when their turns come
 			v.gapLocked() // this grant came without a message: more messages may be lost
 		}
 		v.renewLocked(t, a.sent)
@@ -468,7 +471,12 @@ func (v *nameState) removeLocked(t *ticket, err error) {
 // failedLocked handles a request that got no answer, or a refusal. After a backoff every ticket continues where it was; only
 // an acquire, a release or the restore of a waiter that can never succeed ends here.
 func (v *nameState) failedLocked(r *request, err error) {
-	v.backoff = min(max(2*v.backoff, firstRetry), lastRetry)
+	v.backoff = nextRetry(v.backoff)
+	pause := v.backoff
+	if failure.Refused(err) {
+		v.refused = refused{r.key.script, max(pause, nextRetry(v.refused.pause))}
+		pause = v.refused.pause
+	}
 	v.host.events.callFailed(v.name, r.key.script.Verb, err)
 	v.queriesFirst = v.queriesFirst || r.key.script == protocol.RestoreScript && failure.Refused(err)
 	s := situation{event: failed, final: !failure.Transient(err)}
@@ -481,7 +489,7 @@ func (v *nameState) failedLocked(r *request, err error) {
 		s.executed = failure.IsUnreplicated(err) || failure.Refused(err) && t.maybeApplied && !t.hold.begun
 		if !failure.Refused(err) || s.carried {
 			t.maybeApplied = true // so it is released in a call of its own
-			t.releaseMaybeApplied = t.releaseMaybeApplied || verb == protocol.ReleaseScript
+			t.releaseMaybeApplied = t.releaseMaybeApplied || verb == protocol.ReleaseScript && !failure.IsFull(err)
 		}
 		switch v.applyLocked(t, s) {
 		case doFail:
@@ -493,9 +501,14 @@ func (v *nameState) failedLocked(r *request, err error) {
 		}
 	}
 	for _, t := range v.tickets {
-		t.recheck = t.recheck || t.phase == waiting // the lost reply may have had its grant
+		t.recheck = t.recheck || t.phase == waiting && !failure.IsFull(err) // the lost reply may have had its grant
 	}
-	v.scheduleLocked(time.Now().Add(v.backoff/2 + rand.N(v.backoff/2+1)))
+	v.scheduleLocked(time.Now().Add(pause/2 + rand.N(pause/2+1)))
+}
+
+// nextRetry is the backoff after the one that was in vain.
+func nextRetry(backoff time.Duration) time.Duration {
+	return min(max(2*backoff, firstRetry), lastRetry)
 }
 
 // hintLocked schedules the next poll: at once if work is left, and soon after the nearest deadline if a ticket here waits,

@@ -108,6 +108,9 @@ func Refused(err error) bool {
 	return IsReply(err) && !errors.Is(err, ErrNoAnswer) && !IsUnreplicated(err)
 }
 
+// IsFull reports whether Redis refused the command for lack of memory, which it does before the first write of a script: it did nothing.
+func IsFull(err error) bool { return Refused(err) && Begins(err, "OOM") }
+
 // IsUnreplicated reports whether err means that the operation was executed, but not confirmed by WAIT.
 func IsUnreplicated(err error) bool { return errors.Is(err, ErrFewReplicas) }
 
