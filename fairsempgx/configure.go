@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/puddle/v2"
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemnet"
@@ -109,8 +110,16 @@ func beforeConnect(p *pool, userTracer pgx.QueryTracer, user func(context.Contex
 				return err
 			}
 		}
-		a := &attempt{pool: p, open: config.DialFunc, call: callOf(ctx)}
+		a := &attempt{pool: p, open: config.DialFunc}
+		if callOf(ctx) == nil { // pgxpool opens it by itself, and one that is refused in the dial would break off those beside it
+			permit, err := p.background(ctx)
+			if err != nil {
+				return notAvailable(err)
+			}
+			a.keep(permit)
+		}
 		config.DialFunc = a.dial
+		config.Tracer = &marker{config.Tracer, a}
 		after := config.AfterConnect
 		config.AfterConnect = func(ctx context.Context, c *pgconn.PgConn) error {
 			a.connected(c)
@@ -121,6 +130,14 @@ func beforeConnect(p *pool, userTracer pgx.QueryTracer, user func(context.Contex
 		}
 		return nil
 	}
+}
+
+// notAvailable is how pgxpool learns that it may not have one more connection: that is no failure.
+func notAvailable(err error) error {
+	if errors.Is(err, fairsem.ErrNotAcquired) || errors.Is(err, errFull) {
+		return puddle.ErrNotAvailable
+	}
+	return err
 }
 
 // prepareConn has the pool drop connections whose permits were lost, and keeps the hook of the user from connections that are to be closed.

@@ -23,10 +23,9 @@ type attempt struct {
 	pool *pool
 	open pgconn.DialFunc
 
-	succeeded atomic.Bool // pgx has the connection; it dials for nothing but requests to cancel
+	succeeded atomic.Bool // pgx has the connection
 
 	mu     sync.Mutex
-	call   *call           // that pgx dials for, until it has the connection; nil: pgxpool dials by itself
 	permit *fairsem.Permit // of a dial that failed, for the next one
 	link   *link           // of the last dial that succeeded
 
@@ -74,7 +73,7 @@ var errNoConn = fmt.Errorf("%w: fairsempgx: DialFunc returned neither a connecti
 func (a *attempt) start(ctx context.Context) (permit *fairsem.Permit, cancels bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.succeeded.Load() || a.link != nil || a.call != callOf(ctx) {
+	if a.succeeded.Load() || ctx.Value(attemptKey{}) != a {
 		return nil, true
 	}
 	permit, a.permit = a.permit, nil
@@ -121,7 +120,6 @@ const linkKey = "fairsempgx"
 func (a *attempt) connected(c *pgconn.PgConn) {
 	a.mu.Lock()
 	a.succeeded.Store(true)
-	a.call = nil // its context can be large
 	l := a.link
 	a.mu.Unlock()
 	if l != nil {

@@ -56,7 +56,8 @@
 //
 // At the end of a process, close the pool before the [fairsem.Client]. A Client that is closed first interrupts queries, and it releases
 // the units of sessions that the server has not ended: for a moment there may be more of them than the limit, with
-// [fairsemnet.KeepOpen] until the pool is closed.
+// [fairsemnet.KeepOpen] until the pool is closed. Pool.Close does not wait for connections that were hijacked, or are being closed for
+// other processes.
 //
 // # When Redis does not answer
 //

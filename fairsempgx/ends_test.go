@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,11 +67,9 @@ func (c lateAddr) RemoteAddr() net.Addr {
 // pgx also requests to cancel what a server does that breaks off a handshake, while it dials the next host. That took a unit, or that of
 // the next host, whose connection then had none.
 func TestRequestToCancelAHandshakeNeedsNoUnit(t *testing.T) {
-	w := newWorld(t)
-	s := w.Semaphore(2)
 	breaks, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer func() { _ = breaks.Close() }()
+	t.Cleanup(func() { _ = breaks.Close() })
 	go func() { // ends with the listener
 		for {
 			c, err := breaks.Accept()
@@ -81,29 +80,42 @@ func TestRequestToCancelAHandshakeNeedsNoUnit(t *testing.T) {
 			_ = c.Close()
 		}
 	}()
-	c := w.config(2)
-	c.ConnConfig.Fallbacks = []*pgconn.FallbackConfig{{Host: c.ConnConfig.Host, Port: c.ConnConfig.Port}}
-	c.ConnConfig.Host, c.ConnConfig.Port = "127.0.0.1", uint16(breaks.Addr().(*net.TCPAddr).Port)
-	open, dials := c.ConnConfig.DialFunc, 0
-	second, canceled := make(chan struct{}), make(chan struct{})
-	c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-		dials++ // one after the other, by the channels
-		switch dials {
-		case 1:
-			inner, err := open(ctx, network, address)
-			return lateAddr{inner, second}, err
-		case 2:
-			close(second)
-			<-canceled
-			return open(ctx, network, address)
-		}
-		close(canceled)
-		return nil, net.ErrClosed
+	for name, least := range map[string]int32{"for a call": 0, "in the background": 1} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			s := w.Semaphore(2)
+			c := w.config(2)
+			c.MinConns = least
+			c.ConnConfig.Fallbacks = []*pgconn.FallbackConfig{{Host: c.ConnConfig.Host, Port: c.ConnConfig.Port}}
+			c.ConnConfig.Host, c.ConnConfig.Port = "127.0.0.1", uint16(breaks.Addr().(*net.TCPAddr).Port)
+			open := c.ConnConfig.DialFunc
+			var dials atomic.Int32
+			second, canceled := make(chan struct{}), make(chan struct{})
+			c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+				switch dials.Add(1) {
+				case 1:
+					inner, err := open(ctx, network, address)
+					return lateAddr{inner, second}, err
+				case 2:
+					close(second)
+					<-canceled
+					return open(ctx, network, address)
+				case 3:
+					close(canceled)
+				}
+				return nil, net.ErrClosed
+			}
+			require.NoError(t, fairsempgx.Configure(c, s))
+			p := w.open(c)
+			w.Eventually(func() bool { return least == 0 || p.Stat().IdleConns() == 1 }, "pgxpool opens no connection by itself")
+			for range 2 {
+				_, err := p.Exec(t.Context(), "SELECT 1")
+				require.NoError(t, err)
+			}
+			assert.EqualValues(t, 3, dials.Load())
+			assert.Equal(t, int64(1), w.Status(s).Granted)
+		})
 	}
-	require.NoError(t, fairsempgx.Configure(c, s))
-	w.take(w.open(c))
-	assert.Equal(t, 3, dials)
-	assert.Equal(t, int64(1), w.Status(s).Granted)
 }
 
 // Close waited for five seconds for a server that had not answered, and so did the call, or the dial of the next host. That server may

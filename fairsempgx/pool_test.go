@@ -347,6 +347,27 @@ func TestMinIdleConnsDoNotWaitInTheQueue(t *testing.T) {
 	}, "the pool does not try")
 }
 
+// pgxpool opens them together, and the first one that failed broke off the others: with units for some there was none.
+func TestMinIdleConnsAreOpenedAsFarAsThereAreUnits(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(3)
+	c := w.config(10)
+	c.MinIdleConns, c.HealthCheckPeriod = 8, 10*time.Millisecond
+	open := c.ConnConfig.DialFunc
+	c.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		select {
+		case <-time.After(20 * time.Millisecond): // a server that is further away than Redis
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		return open(ctx, network, address)
+	}
+	require.NoError(t, fairsempgx.Configure(c, s))
+	p := w.open(c)
+	w.Eventually(func() bool { return p.Stat().IdleConns() == 3 }, "there are not as many connections as units")
+	assert.EqualValues(t, 3, w.Status(s).Used)
+}
+
 // pgxpool does not count it any more, and dials one for MinIdleConns.
 func TestHijackedConnectionCountsForMaxConns(t *testing.T) {
 	w := newWorld(t)

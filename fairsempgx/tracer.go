@@ -61,3 +61,28 @@ func (t *tracer) TraceRelease(p *pgxpool.Pool, data pgxpool.TraceReleaseData) {
 		t.release.TraceRelease(p, data)
 	}
 }
+
+// marker is the tracer of an attempt to connect: the context that it returns is that of the dials for the connection, and of no request to
+// cancel. The connection has the tracer of the user.
+type marker struct {
+	pgx.QueryTracer // of the user, or nil
+	attempt         *attempt
+}
+
+type attemptKey struct{}
+
+// TraceConnectStart calls that of the user, if there is one.
+func (m *marker) TraceConnectStart(ctx context.Context, data pgx.TraceConnectStartData) context.Context {
+	data.ConnConfig.Tracer = m.QueryTracer
+	if user, is := m.QueryTracer.(pgx.ConnectTracer); is {
+		ctx = user.TraceConnectStart(ctx, data)
+	}
+	return context.WithValue(ctx, attemptKey{}, m.attempt)
+}
+
+// TraceConnectEnd calls that of the user, if there is one.
+func (m *marker) TraceConnectEnd(ctx context.Context, data pgx.TraceConnectEndData) {
+	if user, is := m.QueryTracer.(pgx.ConnectTracer); is {
+		user.TraceConnectEnd(ctx, data)
+	}
+}
