@@ -81,6 +81,7 @@ func run(ctx context.Context, redis *stage.Redis, checks *stage.Checks) error {
 		defer pod.Close()
 		pods, queue = append(pods, pod.URL), client.Inspect("llm-calls")
 	}
+	defer llm.start() // or, after an error, the pods would wait for their requests for ever
 	fmt.Printf("%d pods share %d calls at once, and %d requests a minute for each customer\n", len(pods), atOnce, perMinute)
 
 	fmt.Println("acme sends 100 requests at once; then initech sends three, one after another")

@@ -14,6 +14,7 @@ import (
 // provider is an LLM API, which loads its model until start.
 type provider struct {
 	*httptest.Server
+	once   sync.Once
 	loaded chan struct{}
 
 	mu        sync.Mutex
@@ -29,7 +30,7 @@ func newProvider() *provider {
 
 func (p *provider) url() *url.URL { return &url.URL{Scheme: "http", Host: p.Listener.Addr().String()} }
 
-func (p *provider) start() { close(p.loaded) }
+func (p *provider) start() { p.once.Do(func() { close(p.loaded) }) }
 
 func (p *provider) answer(_ http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()

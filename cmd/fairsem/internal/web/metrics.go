@@ -20,7 +20,7 @@ var (
 	upDesc   = about("fairsem_up", "Whether Redis answers PING, in a cluster any primary, and the user may query it: 1 or 0. If not, there are no figures of names.")
 	ageDesc  = about("fairsem_last_poll_age_seconds", "Age of the figures.")
 	badDesc  = about("fairsem_names_unreadable", "Names whose keys cannot be read.")
-	moreDesc = about("fairsem_names_truncated", "Whether there are names that are not polled, because there are too many, or because a primary of a cluster does not answer: 1 or 0.")
+	moreDesc = about("fairsem_names_truncated", "Whether there are names that are not polled, because there are too many, a primary of a cluster does not answer, or the first search goes on: 1 or 0.")
 )
 
 // family is a figure that every name has.
@@ -107,7 +107,7 @@ func (c server) Collect(ch chan<- prometheus.Metric) {
 	}
 	sendGauge(ch, upDesc, boolValue(c.page.away(now) == ""))
 	if c.page.trouble(now) == "" {
-		sendGauge(ch, moreDesc, boolValue(now.More || now.Missing != nil))
+		sendGauge(ch, moreDesc, boolValue(now.More || now.Partial || now.Missing != nil))
 		sendGauge(ch, badDesc, float64(len(now.Unreadable)))
 	}
 }
