@@ -1,6 +1,7 @@
 package fairsem
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -74,6 +75,15 @@ type hub interface {
 type refused struct {
 	script *protocol.Script
 	pause  time.Duration // before the next try
+}
+
+// endsWith reports whether the reply to a call of a script shows that it is no longer refused. A full server answers also an acquire for which
+// it has nothing to store.
+func (r *refused) endsWith(script *protocol.Script, rep protocol.Reply) bool {
+	if script != r.script || script != protocol.AcquireScript {
+		return script == r.script
+	}
+	return slices.ContainsFunc(rep.Results, func(one protocol.Result) bool { return one.State == protocol.Held || one.State == protocol.Waiting })
 }
 
 // retireAfter is how long a nameState without tickets stays, for the next ticket of its name.

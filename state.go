@@ -130,7 +130,7 @@ func (v *nameState) stillWantedLocked(verb *protocol.Script, tickets []*ticket, 
 // answeredLocked handles the reply to a request that was sent at the time sent.
 func (v *nameState) answeredLocked(r *request, rep protocol.Reply, sent clock.Instant) {
 	v.backoff, v.spec = 0, r.key.spec
-	if r.key.script == v.refused.script {
+	if v.refused.endsWith(r.key.script, rep) {
 		v.refused = refused{}
 	}
 	v.host.declared.learn(v.name, r.key.spec, rep.Since)
@@ -223,11 +223,12 @@ func (v *nameState) acceptLocked(t *ticket, e effect, a answer) {
 		v.renewLocked(t, a.sent)
 		v.recheckPendingLocked(t)
 	case doHold, doVerify, doReturn:
-		if a.verb == protocol.RefreshScript && t.token == 0 && t.spec.Window == 0 { // waiters of a rate poll when their turns come
-			v.gapLocked() // this grant came without a message: more messages may be lost
-		}
+		found := a.verb == protocol.RefreshScript && t.token == 0 // without a message: more messages may be lost
 		v.renewLocked(t, a.sent)
 		v.grantLocked(t, e, cmp.Or(a.Number, t.token), a.Numbers, a.now)
+		if found {
+			v.gapAfterGrantLocked(t.spec)
+		}
 	case doWait:
 		v.queuedLocked(t, a.Number, a.sent, a.now)
 	case doRetry:
@@ -474,8 +475,11 @@ func (v *nameState) failedLocked(r *request, err error) {
 	v.backoff = nextRetry(v.backoff)
 	pause := v.backoff
 	if failure.Refused(err) {
-		v.refused = refused{r.key.script, max(pause, nextRetry(v.refused.pause))}
-		pause = v.refused.pause
+		if v.refused.script != r.key.script {
+			v.refused = refused{script: r.key.script}
+		}
+		pause = max(pause, nextRetry(v.refused.pause))
+		v.refused.pause = pause
 	}
 	v.host.events.callFailed(v.name, r.key.script.Verb, err)
 	v.queriesFirst = v.queriesFirst || r.key.script == protocol.RestoreScript && failure.Refused(err)
@@ -498,6 +502,10 @@ func (v *nameState) failedLocked(r *request, err error) {
 		case doFailLeaving:
 			v.finishLocked(t, advise(err))
 			v.leaveLocked(t)
+		default:
+			if s.carried && failure.IsFull(err) {
+				v.applyLocked(t, situation{event: abandoned}) // a full server releases what comes alone, and the pause is for the acquire
+			}
 		}
 	}
 	for _, t := range v.tickets {
@@ -621,6 +629,16 @@ func (v *nameState) gap() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.gapLocked()
+}
+
+// gapAfterGrantLocked is called when a query has found a grant. Of a rate that is usual, as each process polls for all: there only the next
+// waiter may have been granted its units, too.
+func (v *nameState) gapAfterGrantLocked(spec protocol.LimitSpec) {
+	if spec.Window == 0 {
+		v.gapLocked()
+	} else if first := v.firstLocked(); first != nil {
+		v.recheckLocked(first)
+	}
 }
 
 func (v *nameState) gapLocked() {

@@ -114,9 +114,9 @@ func beforeConnect(p *pool, userTracer pgx.QueryTracer, user func(context.Contex
 		if callOf(ctx) == nil { // pgxpool opens it by itself, and one that is refused in the dial would break off those beside it
 			permit, err := p.background(ctx)
 			if err != nil {
-				return notAvailable(err)
+				return notAvailable(ctx, err)
 			}
-			a.keep(permit)
+			a.permit = permit
 		}
 		config.DialFunc = a.dial
 		config.Tracer = &marker{config.Tracer, a}
@@ -133,8 +133,10 @@ func beforeConnect(p *pool, userTracer pgx.QueryTracer, user func(context.Contex
 }
 
 // notAvailable is how pgxpool learns that it may not have one more connection: that is no failure.
-func notAvailable(err error) error {
-	if errors.Is(err, fairsem.ErrNotAcquired) || errors.Is(err, errFull) {
+func notAvailable(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, fairsem.ErrNotAcquired), errors.Is(err, fairsem.ErrQueueFull), errors.Is(err, errFull),
+		errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil: // backgroundWait is over
 		return puddle.ErrNotAvailable
 	}
 	return err

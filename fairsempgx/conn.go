@@ -26,7 +26,9 @@ type attempt struct {
 	succeeded atomic.Bool // pgx has the connection
 
 	mu     sync.Mutex
-	permit *fairsem.Permit // of a dial that failed, for the next one
+	marked bool            // pgx has begun: see marker
+	over   bool            // pgx dials no more
+	permit *fairsem.Permit // for the next dial: acquired before the first one, or of one that failed
 	link   *link           // of the last dial that succeeded
 
 	mayBegin bool // a server that has not answered may still begin a session
@@ -35,12 +37,14 @@ type attempt struct {
 // dial is the DialFunc of the connection. pgx calls it for requests to cancel a query, too, when the connection is there: they
 // take no slot of the server and need no permit.
 func (a *attempt) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	permit, cancels := a.start(ctx)
-	if cancels {
+	permit, cancels, err := a.start(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case cancels:
 		return a.open(ctx, network, address)
 	}
 	if permit == nil {
-		var err error
 		if permit, err = a.pool.permitFor(ctx, a); err != nil {
 			return nil, err
 		}
@@ -68,30 +72,52 @@ func (a *attempt) dial(ctx context.Context, network, address string) (net.Conn, 
 
 var errNoConn = fmt.Errorf("%w: fairsempgx: DialFunc returned neither a connection nor an error", fairsem.ErrInvalid)
 
-// start returns the permit of a dial that failed, or says that this dial is for a request to cancel. pgx makes one, with a context of its
-// own, also when a server breaks off a handshake, and meanwhile it dials the next address.
-func (a *attempt) start(ctx context.Context) (permit *fairsem.Permit, cancels bool) {
+// start returns the permit that is there for the dial, or says that this dial is for a request to cancel. pgx makes one, with a context of
+// its own, also when a server breaks off a handshake, and meanwhile it dials the next address.
+func (a *attempt) start(ctx context.Context) (permit *fairsem.Permit, cancels bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.succeeded.Load() || ctx.Value(attemptKey{}) != a {
-		return nil, true
+	switch {
+	case !a.marked:
+		return nil, false, errTracer
+	case a.succeeded.Load() || ctx.Value(attemptKey{}) != a:
+		return nil, true, nil
 	}
 	permit, a.permit = a.permit, nil
 	if permit != nil && permit.Context().Err() != nil {
 		a.pool.dropped()
 		permit = nil
 	}
-	return permit, false
+	return permit, false, nil
 }
 
-// keepFor is how long a permit waits for the next dial. Only the end of a call says that there is none.
-const keepFor = time.Second
-
+// keep has a permit wait for the next dial.
 func (a *attempt) keep(p *fairsem.Permit) {
 	a.mu.Lock()
+	before, over := a.permit, a.over
 	a.link, a.permit = nil, p
 	a.mu.Unlock()
-	time.AfterFunc(keepFor, a.drop)
+	if before != nil {
+		a.free(before)
+	}
+	if over {
+		a.drop()
+	}
+}
+
+// begin is called before the first dial.
+func (a *attempt) begin() {
+	a.mu.Lock()
+	a.marked = true
+	a.mu.Unlock()
+}
+
+// end is called when pgx has a connection or an error: there is no other dial.
+func (a *attempt) end() {
+	a.mu.Lock()
+	a.over = true
+	a.mu.Unlock()
+	a.drop()
 }
 
 // drop ends the wait for another dial.

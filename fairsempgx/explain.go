@@ -12,7 +12,7 @@ import (
 var (
 	errTwoPools      = fmt.Errorf("%w: fairsempgx: one config was used for two pools: parse and configure one for each", fairsem.ErrInvalid)
 	errBeforeConnect = fmt.Errorf("%w: fairsempgx: BeforeConnect was set after Configure, so connections have no permit: set it before", fairsem.ErrInvalid)
-	errTracer        = fmt.Errorf("%w: fairsempgx: ConnConfig.Tracer was set after Configure, so calls do not wait for a permit: set it before", fairsem.ErrInvalid)
+	errTracer        = fmt.Errorf("%w: fairsempgx: ConnConfig.Tracer was set after Configure, so calls and dials do not wait for a permit: set it before", fairsem.ErrInvalid)
 )
 
 var errFull = errors.New("fairsempgx: the pool has MaxConns connections, with those that were hijacked or are being closed")

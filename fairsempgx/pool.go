@@ -230,9 +230,6 @@ func (p *pool) end(c *call, conn *pgx.Conn) {
 	}
 	p.wakeLocked()
 	p.mu.Unlock()
-	if c.attempt != nil && c.Context.Err() == nil { // else the dial goes on
-		c.attempt.drop()
-	}
 }
 
 // release is called right before a connection becomes idle.

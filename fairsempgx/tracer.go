@@ -74,14 +74,16 @@ type attemptKey struct{}
 // TraceConnectStart calls that of the user, if there is one.
 func (m *marker) TraceConnectStart(ctx context.Context, data pgx.TraceConnectStartData) context.Context {
 	data.ConnConfig.Tracer = m.QueryTracer
+	m.attempt.begin()
 	if user, is := m.QueryTracer.(pgx.ConnectTracer); is {
 		ctx = user.TraceConnectStart(ctx, data)
 	}
 	return context.WithValue(ctx, attemptKey{}, m.attempt)
 }
 
-// TraceConnectEnd calls that of the user, if there is one.
+// TraceConnectEnd ends the attempt, and calls that of the user, if there is one.
 func (m *marker) TraceConnectEnd(ctx context.Context, data pgx.TraceConnectEndData) {
+	m.attempt.end()
 	if user, is := m.QueryTracer.(pgx.ConnectTracer); is {
 		user.TraceConnectEnd(ctx, data)
 	}

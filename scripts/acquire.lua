@@ -168,6 +168,8 @@ if #due > 0 then
   redis.call("SET", counter, text(last_number), "PXAT", text(expire_at))
   if waiters > 0 and window == 0 then report_deadline() end
   enter(due, granted, queued, new_weights)
+elseif repeated and window > 0 then
+  redis.call("PEXPIREAT", timeout, text(expire_at)) -- or WAIT would have no write to wait for
 end
 
 -- include finish.lua

@@ -26,7 +26,7 @@ func TestAPageForAPipeIsPlainWords(t *testing.T) {
 		r.Add(f)
 		p.Show(f)
 	}
-	p.Sum(r)
+	assert.NoError(t, p.Sum(r))
 	assert.Equal(t, `ok    role         primary
 warn  semaphores   a\nb
                    do: wait

@@ -20,7 +20,7 @@ type action struct {
 	verb   verb
 	name   string
 	limit  int64  // to be pinned
-	fresh  bool   // the question said that Redis does not know the name any more
+	fresh  bool   // Redis did not know the name any more when the question came up, which said so
 	ticket ticket // to be evicted, as it was when the question came up
 }
 

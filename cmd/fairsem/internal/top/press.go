@@ -123,9 +123,9 @@ func (m model) change(msg tea.KeyPressMsg) model {
 	}
 	switch {
 	case key.Matches(msg, bindings.resize):
-		m.prompt = prompt{kind: asksLimit, input: typing("", " new limit: ", limitMost), action: action{verb: resize, name: now.Name}}
+		m.prompt = prompt{kind: asksLimit, input: typing("", " new limit: ", limitMost), action: action{verb: resize, name: now.Name, fresh: !now.Exists}}
 	case key.Matches(msg, bindings.pause):
-		m.prompt = confirmPrompt(action{verb: pause, name: now.Name})
+		m.prompt = confirmPrompt(action{verb: pause, name: now.Name, fresh: !now.Exists})
 	case key.Matches(msg, bindings.resume):
 		if !now.Pinned {
 			return m.notify(shortName(now.Name)+" has no limit set by hand", true)
@@ -148,7 +148,6 @@ func (m model) change(msg tea.KeyPressMsg) model {
 // answer takes the key that answers a question.
 func (m model) answer(msg tea.KeyPressMsg) (model, tea.Cmd) {
 	a := m.prompt.action
-	a.fresh = !m.present().Exists
 	m.prompt = prompt{}
 	if !key.Matches(msg, bindings.yes) {
 		return m.notify("nothing was changed", false), nil

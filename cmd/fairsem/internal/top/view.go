@@ -7,7 +7,6 @@ import (
 	"charm.land/bubbles/v2/key"
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
@@ -185,27 +184,22 @@ func (m model) noticeLine() string {
 	return style.Render(" " + m.notice.text)
 }
 
-// present is the state of the name that the prompt is about.
-func (m model) present() fairsem.Status {
-	if m.inside {
-		return m.detail.Status
-	}
-	name := m.prompt.action.name
-	if now, ok := find(m.names.all, name); ok {
-		return now.Status
-	}
-	return fairsem.Status{Name: name}
-}
-
 // question is that of the prompt, with the present state.
 func (m model) question() string {
-	a, now := m.prompt.action, m.present()
+	a := m.prompt.action
+	now, ok := find(m.names.all, a.name)
+	if m.inside {
+		now, ok = m.detail.row, true
+	}
+	if !ok {
+		now.Name = a.name
+	}
 	if m.prompt.kind == asksLimit {
-		return limitQuestion(now)
+		return limitQuestion(now.Status)
 	}
 	t, ok := find(m.detail.items, a.ticket.ID)
 	if !ok {
 		t = a.ticket
 	}
-	return a.question(now, t)
+	return a.question(now.Status, t)
 }

@@ -296,6 +296,7 @@ func (p *Page) try(ctx context.Context, v verb, d action) error {
 		if err := change.StillWait(ctx, inspector, []fairsem.Ticket{{ID: d.id, Label: d.id}}); err != nil {
 			return err
 		}
+		return change.Outcome(inspector.Evict(ctx, d.id)) // no other, as a holder may have come to light by now
 	}
 	return change.Outcome(v.do(ctx, inspector, d))
 }
