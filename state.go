@@ -3,6 +3,7 @@ package fairsem
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -475,11 +476,8 @@ func (v *nameState) failedLocked(r *request, err error) {
 	v.backoff = nextRetry(v.backoff)
 	pause := v.backoff
 	if failure.Refused(err) {
-		if v.refused.script != r.key.script {
-			v.refused = refused{script: r.key.script}
-		}
-		pause = max(pause, nextRetry(v.refused.pause))
-		v.refused.pause = pause
+		pause = max(pause, nextRetry(v.refused.pause)) // also that of another script: a full server refuses several in turns
+		v.refused = refused{r.key.script, pause}
 	}
 	v.host.events.callFailed(v.name, r.key.script.Verb, err)
 	v.queriesFirst = v.queriesFirst || r.key.script == protocol.RestoreScript && failure.Refused(err)
@@ -631,14 +629,20 @@ func (v *nameState) gap() {
 	v.gapLocked()
 }
 
-// gapAfterGrantLocked is called when a query has found a grant. Of a rate that is usual, as each process polls for all: there only the next
-// waiter may have been granted its units, too.
+// gapAfterGrantLocked is called when a query has found a grant. Of a rate that is usual, as each process polls for all: there the next
+// waiter of each tenant is queried, and the one after it if that was granted its units, too.
 func (v *nameState) gapAfterGrantLocked(spec protocol.LimitSpec) {
 	if spec.Window == 0 {
 		v.gapLocked()
-	} else if first := v.firstLocked(); first != nil {
-		v.recheckLocked(first)
+		return
 	}
+	next := make(map[string]*ticket)
+	for _, t := range v.tickets {
+		if first := next[t.opts.Tenant]; t.phase == waiting && (first == nil || t.position < first.position) {
+			next[t.opts.Tenant] = t
+		}
+	}
+	v.recheckLocked(slices.Collect(maps.Values(next))...)
 }
 
 func (v *nameState) gapLocked() {

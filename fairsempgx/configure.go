@@ -117,6 +117,7 @@ func beforeConnect(p *pool, userTracer pgx.QueryTracer, user func(context.Contex
 				return notAvailable(ctx, err)
 			}
 			a.permit = permit
+			context.AfterFunc(ctx, a.end) // pgx may never begin: a hook around this one may fail
 		}
 		config.DialFunc = a.dial
 		config.Tracer = &marker{config.Tracer, a}
@@ -135,6 +136,7 @@ func beforeConnect(p *pool, userTracer pgx.QueryTracer, user func(context.Contex
 // notAvailable is how pgxpool learns that it may not have one more connection: that is no failure.
 func notAvailable(ctx context.Context, err error) error {
 	switch {
+	case errors.Is(err, fairsem.ErrUnavailable): // then pgxpool keeps the idle connections that it has
 	case errors.Is(err, fairsem.ErrNotAcquired), errors.Is(err, fairsem.ErrQueueFull), errors.Is(err, errFull),
 		errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil: // backgroundWait is over
 		return puddle.ErrNotAvailable

@@ -112,7 +112,7 @@ func (a *attempt) begin() {
 	a.mu.Unlock()
 }
 
-// end is called when pgx has a connection or an error: there is no other dial.
+// end is called, also more than once, when pgx has a connection or an error: there is no other dial.
 func (a *attempt) end() {
 	a.mu.Lock()
 	a.over = true

@@ -816,3 +816,27 @@ func TestConnectionThatBreaksWhileItIsValidatedDoesNotEndThePool(t *testing.T) {
 	}
 	w.take(p)
 }
+
+// A hook around ours may fail after it, and pgx then never begins: the units were renewed for as long as the Client lived.
+func TestAnAttemptThatNeverBeginsLeavesNoUnit(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(8)
+	c := w.config(4)
+	c.MinConns, c.HealthCheckPeriod = 2, 10*time.Millisecond
+	require.NoError(t, fairsempgx.Configure(c, s))
+	ours, failed := c.BeforeConnect, make(chan struct{}, 100)
+	c.BeforeConnect = func(ctx context.Context, config *pgx.ConnConfig) error {
+		if err := ours(ctx, config); err != nil {
+			return err
+		}
+		select {
+		case failed <- struct{}{}:
+			return errors.New("there is no password")
+		default:
+			return nil
+		}
+	}
+	p := w.open(c)
+	w.Eventually(func() bool { return p.Stat().IdleConns() == 2 }, "the pool gives up")
+	w.EventuallyUsed(s, 2)
+}

@@ -18,7 +18,7 @@
 --         REFUSED, with the ms until a server that may have lost state grants again; or, also instead of FULL and
 --         with 0, if expired ids are left over at the bound: they may be all that is in its way, so it asks
 --         again), EVICTED (also if it was released before this call arrived), or GONE
--- First write: SET, so that it is refused under OOM.
+-- First write: SET, so that it is refused under OOM; PEXPIREAT if all ids are grants of a rate already.
 
 -- include semaphore.lua
 -- include limit.lua

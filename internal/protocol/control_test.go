@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 func resizing(pin Pin) func(*lab, []*ticket) Call { return resizingLate(pin, 0) }
@@ -526,6 +529,18 @@ func TestGrantOfARateExpiresAWindowAfterItWasMadeWhateverHappens(t *testing.T) {
 		},
 		reply: "held 5, room 2",
 	}})
+}
+
+// WAIT waits for the last write of its connection. Where the first copy came by another one, there was none.
+func TestACopyOfAGrantOfARateIsAWriteThatReplicasCanConfirm(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, testclient.Settled(t))
+	l.seed("owner me:1=5 | timeout me:1=50s | counter 8 | meta declared=3/60000 layout=2 since=7 until=80s")
+	writes := slices.DeleteFunc(l.commands(acquiringRate(true)(l, tickets("me:1"))), func(command string) bool {
+		name, _, _ := strings.Cut(command, " ")
+		return slices.Contains(reads, name)
+	})
+	assert.Equal(t, []string{"PEXPIREAT " + l.keys[2]}, writes)
 }
 
 // A deadline is a whole number of ms, and a token is not: a ms earlier, a window could have one grant too many.

@@ -123,7 +123,7 @@ func (m model) change(msg tea.KeyPressMsg) model {
 	}
 	switch {
 	case key.Matches(msg, bindings.resize):
-		m.prompt = prompt{kind: asksLimit, input: typing("", " new limit: ", limitMost), action: action{verb: resize, name: now.Name, fresh: !now.Exists}}
+		m.prompt = prompt{kind: asksLimit, input: typing("", " new limit: ", limitMost), action: action{verb: resize, name: now.Name}}
 	case key.Matches(msg, bindings.pause):
 		m.prompt = confirmPrompt(action{verb: pause, name: now.Name, fresh: !now.Exists})
 	case key.Matches(msg, bindings.resume):
@@ -198,6 +198,8 @@ func (m model) accept() model {
 	if a.limit = limit; limit == 0 {
 		a.verb = pause
 	}
+	now, _ := m.subject()
+	a.fresh = now.Name == a.name && !now.Exists
 	m.prompt = confirmPrompt(a)
 	return m
 }
