@@ -481,6 +481,7 @@ func (v *nameState) failedLocked(r *request, err error) {
 	}
 	v.host.events.callFailed(v.name, r.key.script.Verb, err)
 	v.queriesFirst = v.queriesFirst || r.key.script == protocol.RestoreScript && failure.Refused(err)
+	full := failure.IsFull(err) // then nothing was executed, and a full server releases what comes alone
 	s := situation{event: failed, final: !failure.Transient(err)}
 	for verb, t := range r.all() {
 		if t.phase == removed {
@@ -491,7 +492,7 @@ func (v *nameState) failedLocked(r *request, err error) {
 		s.executed = failure.IsUnreplicated(err) || failure.Refused(err) && t.maybeApplied && !t.hold.begun
 		if !failure.Refused(err) || s.carried {
 			t.maybeApplied = true // so it is released in a call of its own
-			t.releaseMaybeApplied = t.releaseMaybeApplied || verb == protocol.ReleaseScript && !failure.IsFull(err)
+			t.releaseMaybeApplied = t.releaseMaybeApplied || verb == protocol.ReleaseScript && !full
 		}
 		switch v.applyLocked(t, s) {
 		case doFail:
@@ -501,13 +502,13 @@ func (v *nameState) failedLocked(r *request, err error) {
 			v.finishLocked(t, advise(err))
 			v.leaveLocked(t)
 		default:
-			if s.carried && failure.IsFull(err) {
-				v.applyLocked(t, situation{event: abandoned}) // a full server releases what comes alone, and the pause is for the acquire
+			if s.carried && full {
+				v.applyLocked(t, situation{event: abandoned}) // the pause is for the acquire
 			}
 		}
 	}
 	for _, t := range v.tickets {
-		t.recheck = t.recheck || t.phase == waiting && !failure.IsFull(err) // the lost reply may have had its grant
+		t.recheck = t.recheck || t.phase == waiting && !full // the lost reply may have had its grant
 	}
 	v.scheduleLocked(time.Now().Add(pause/2 + rand.N(pause/2+1)))
 }

@@ -76,7 +76,7 @@ var rights = []right{
 	{word: "+zrangebylex", ask: do("ZRANGEBYLEX KEY - +"), cost: "tenants cannot share a name"},
 	{word: "+zlexcount", ask: do("ZLEXCOUNT KEY - +"), cost: "tenants cannot share a name"},
 	{word: "+hrandfield", ask: do("HRANDFIELD KEY"), cost: "a name that has stored more than 64 tenants cannot be used"},
-	{word: "+hscan", ask: do("HSCAN KEY 0"), cost: "tenants cannot be listed"},
+	{word: "+hscan", ask: do("HSCAN KEY 0"), cost: "tenants cannot be listed, and on a name that they share, pools close nothing for other processes"},
 	{word: "+zscore", ask: do("ZSCORE KEY m")},
 	{word: "+zmscore", ask: do("ZMSCORE KEY m")},
 	{word: "+zadd", ask: do("ZADD KEY XX 0 m")}, // as above
