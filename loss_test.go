@@ -390,7 +390,7 @@ func TestHolderThatWaitsInAnOldFileRemainsTheHolder(t *testing.T) {
 	w, server := agedServer(t)
 	w.grace = 2 * time.Second
 	b, newcomer := w.semaphore(), w.semaphore()
-	w.ttl = 2 * time.Second // only what is in the old file is to expire
+	w.ttl = 4 * time.Second // only what is in the old file is to expire
 	a := w.semaphore()
 	before := w.must(a.Acquire(t.Context(), 1))
 	waiter := w.queue(t.Context(), b, 1)
@@ -410,7 +410,7 @@ func TestHolderInAnOldFileDoesNotReplaceTheLaterHolder(t *testing.T) {
 	w, server := agedServer(t)
 	w.grace = 2 * time.Second
 	b := w.semaphore()
-	w.ttl = 2 * time.Second // only what is in the old file is to expire
+	w.ttl = 4 * time.Second // only what is in the old file is to expire
 	a := w.semaphore()
 	before := w.must(a.Acquire(t.Context(), 1))
 	require.NoError(t, w.rdb.Save(t.Context()).Err())

@@ -219,7 +219,7 @@ func TestGrantByAnotherProcessIsReportedByMessage(t *testing.T) {
 
 func TestGrantWithoutAMessageIsReportedByRefresh(t *testing.T) {
 	w := onRedis(t)
-	w.ttl = 2 * time.Second
+	w.ttl = 4 * time.Second // a third of it has to pass, and on a busy machine no lease must end before
 	c, d := w.observed(deaf{w.connect().(*redis.Client)})
 	assert.Equal(t, fairsem.GrantedByRefresh, w.handOff(w.semaphore(), w.of(c, 1), d))
 }
@@ -383,7 +383,7 @@ func (w *world) takeAway(id string) {
 
 func TestLossThatARenewalFindsIsReported(t *testing.T) {
 	w := onRedis(t)
-	w.ttl = 3 * time.Second
+	w.ttl = 6 * time.Second // a third of it has to pass, and on a busy machine the lease must not end before
 	c, d := w.observed(w.connect())
 	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
 	w.takeAway(p.ID())
@@ -541,7 +541,7 @@ func (o *outages) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 
 func TestRenewalThatFailsAndRecoversIsReportedAndLosesNothing(t *testing.T) {
 	w := onRedis(t)
-	w.ttl = 3 * time.Second
+	w.ttl = 8 * time.Second // a busy machine takes a part of it
 	rdb := w.connect().(*redis.Client)
 	outage := &outages{}
 	rdb.AddHook(outage)
@@ -561,7 +561,7 @@ func TestRenewalThatFailsAndRecoversIsReportedAndLosesNothing(t *testing.T) {
 
 func TestReleaseThatRedisDoesNotConfirmIsReportedWithItsError(t *testing.T) {
 	w, server := privately(t)
-	w.ttl = 2 * time.Second
+	w.ttl = 6 * time.Second // a stall must not end the lease before the release
 	c, d := w.observed(w.connect())
 	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
 	require.NoError(t, server.Pause())
@@ -594,7 +594,7 @@ func TestCloseThatCannotReachRedisReportsWhatItDidNotRelease(t *testing.T) {
 
 func TestLostPositionIsReportedAndTheCallContinues(t *testing.T) {
 	w := onRedis(t)
-	w.ttl = 3 * time.Second
+	w.ttl = 6 * time.Second // a third of it has to pass, and on a busy machine no lease must end before
 	c, d := w.observed(w.connect())
 	other := w.semaphore()
 	holder := w.must(other.Acquire(t.Context(), 1))
