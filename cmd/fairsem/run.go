@@ -145,6 +145,8 @@ func (o *runOptions) complete(cmd *cobra.Command) error {
 // check refuses a missing command and invalid flags of run itself.
 func (o *runOptions) check(limited bool) error {
 	switch {
+	case !run.CanBecome:
+		return exit.Usagef("run needs a Unix system: limit without a command works here")
 	case len(o.common.request.Command) == 0:
 		return exit.Usagef("the command is missing: put it after --, or give -c")
 	case !limited:

@@ -4,7 +4,6 @@ package dial
 
 import (
 	"cmp"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // forms names the forms of a URL, for flags and errors.
@@ -39,17 +39,17 @@ var (
 	plainSchemes    = []string{"redis", "rediss"}
 )
 
-// Parse takes a URL apart. Query parameters are those of go-redis, and tls_cert and tls_key, whose files it reads. The error does not say
-// where the URL came from.
+// Parse takes a URL apart. Query parameters are those of go-redis, and tls_ca, tls_cert and tls_key, whose files it reads. The error does not
+// say where the URL came from.
 func Parse(rawURL string) (*Server, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Fragment != "" || u.Opaque != "" || u.Scheme == "unix" && u.Host != "" {
 		return nil, errURL // go-redis would leave out parts that it does not understand
 	}
-	if err := checkSizes(u.Query()); err != nil {
+	if err := check(u); err != nil {
 		return nil, err
 	}
-	certs, err := clientCertificate(u)
+	set, err := takeFiles(u)
 	if err != nil {
 		return nil, err
 	}
@@ -59,48 +59,15 @@ func Parse(rawURL string) (*Server, error) {
 	} else if i := slices.Index(sentinelSchemes, u.Scheme); i >= 0 {
 		u.Scheme, parse = plainSchemes[i], parseSentinel
 	}
-	return parse(u, certs)
+	return parse(u, set)
 }
 
-// clientCertificate takes the parameters of a client's certificate out of u, which go-redis does not know.
-func clientCertificate(u *url.URL) ([]tls.Certificate, error) {
-	q := u.Query()
-	cert, key := q.Get(certParameter), q.Get(keyParameter)
-	if !q.Has(certParameter) && !q.Has(keyParameter) {
-		return nil, nil
-	}
-	if !slices.Contains([]string{"rediss", "clusters", "sentinels"}, u.Scheme) {
-		return nil, errors.New("an address with the certificate of a client, but without TLS: write rediss://, clusters:// or sentinels://")
-	}
-	q.Del(certParameter)
-	q.Del(keyParameter)
-	u.RawQuery = q.Encode()
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		return nil, errors.New("an address whose " + certParameter + " and " + keyParameter + " do not name files, in PEM, with a certificate and its key")
-	}
-	return []tls.Certificate{pair}, nil
-}
-
-// Parameters of a URL, for servers that want a certificate of their clients.
-const (
-	certParameter = "tls_cert"
-	keyParameter  = "tls_key"
-)
-
-// identify gives a client its certificate, if there is one: then there is TLS.
-func identify(config *tls.Config, certs []tls.Certificate) {
-	if len(certs) > 0 {
-		config.Certificates = certs
-	}
-}
-
-func parseSingle(u *url.URL, certs []tls.Certificate) (*Server, error) {
+func parseSingle(u *url.URL, set settings) (*Server, error) {
 	opts, err := parsed(u, singleOptions)
 	if err != nil {
 		return nil, err
 	}
-	identify(opts.TLSConfig, certs)
+	set(opts.TLSConfig)
 	client := func(brief bool) redis.UniversalClient {
 		o := *opts
 		if brief {
@@ -111,7 +78,7 @@ func parseSingle(u *url.URL, certs []tls.Certificate) (*Server, error) {
 	return &Server{kind: "standalone", address: opts.Addr, secrets: []string{opts.Password}, secure: opts.TLSConfig != nil, client: client}, nil
 }
 
-func parseCluster(u *url.URL, certs []tls.Certificate) (*Server, error) {
+func parseCluster(u *url.URL, set settings) (*Server, error) {
 	if strings.Trim(u.Path, "/") != "" {
 		return nil, errors.New("an address of a cluster with a path: leave it out, a cluster has one database")
 	}
@@ -119,7 +86,7 @@ func parseCluster(u *url.URL, certs []tls.Certificate) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	identify(opts.TLSConfig, certs)
+	set(opts.TLSConfig)
 	client := func(brief bool) redis.UniversalClient {
 		o := *opts
 		o.Addrs = slices.Clone(o.Addrs) // go-redis writes behind its end
@@ -133,12 +100,12 @@ func parseCluster(u *url.URL, certs []tls.Certificate) (*Server, error) {
 	return &Server{kind: "cluster", address: address, secrets: []string{opts.Password}, secure: opts.TLSConfig != nil, client: client}, nil
 }
 
-func parseSentinel(u *url.URL, certs []tls.Certificate) (*Server, error) {
+func parseSentinel(u *url.URL, set settings) (*Server, error) {
 	opts, err := sentinelOptions(u)
 	if err != nil {
 		return nil, err
 	}
-	identify(opts.TLSConfig, certs)
+	set(opts.TLSConfig)
 	client := func(brief bool) redis.UniversalClient {
 		o := *opts
 		if brief {
@@ -154,7 +121,14 @@ func parseSentinel(u *url.URL, certs []tls.Certificate) (*Server, error) {
 // sentinelOptions takes user and password to be those of the servers, as in every other URL.
 func sentinelOptions(u *url.URL) (*redis.FailoverOptions, error) {
 	q := u.Query()
+	if q.Has("username") || q.Has("password") { // go-redis takes these to be the ones of the servers
+		return nil, errors.New(`an address of sentinels with username or password after "?": write those of the servers before the host, ` +
+			"and those of the sentinels as sentinel_username and sentinel_password")
+	}
 	user, password := q.Get("sentinel_username"), q.Get("sentinel_password")
+	if user != "" && password == "" {
+		return nil, errNoPassword
+	}
 	q.Del("sentinel_username")
 	q.Del("sentinel_password")
 	u.RawQuery = q.Encode()
@@ -178,26 +152,43 @@ func sentinelOptions(u *url.URL) (*redis.FailoverOptions, error) {
 
 func singleOptions(rawURL string) (*redis.Options, error) {
 	opts, err := redis.ParseURL(rawURL)
-	if err == nil && opts.DB < 0 {
-		err = errURL // go-redis would take it for 0
+	if err != nil {
+		return nil, err
 	}
-	return opts, err
+	if opts.DB < 0 {
+		return nil, errURL // go-redis would take it for 0
+	}
+	opts.DisableIdentity, opts.MaintNotificationsConfig = true, noNotifications()
+	return opts, nil
 }
 
 func clusterOptions(rawURL string) (*redis.ClusterOptions, error) {
 	opts, err := redis.ParseClusterURL(rawURL)
-	if err == nil && !plain(opts.Addrs) {
-		err = errURL
+	if err != nil {
+		return nil, err
 	}
-	return opts, err
+	if !plain(opts.Addrs) {
+		return nil, errURL
+	}
+	opts.DisableIdentity, opts.MaintNotificationsConfig = true, noNotifications()
+	return opts, nil
 }
 
 func failoverOptions(rawURL string) (*redis.FailoverOptions, error) {
 	opts, err := redis.ParseFailoverURL(rawURL)
-	if err == nil && (opts.DB < 0 || !plain(opts.SentinelAddrs)) {
-		err = errURL
+	if err != nil {
+		return nil, err
 	}
-	return opts, err
+	if opts.DB < 0 || !plain(opts.SentinelAddrs) {
+		return nil, errURL
+	}
+	opts.DisableIdentity = true
+	return opts, nil
+}
+
+// noNotifications has a client send no CLIENT, to which the user of docs/security.md has no right, and query no name server when it is made.
+func noNotifications() *maintnotifications.Config {
+	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
 
 // plain reports whether no address has a part of a password in it: text before an @ is no host, and would be shown.
@@ -205,12 +196,10 @@ func plain(addrs []string) bool {
 	return !slices.ContainsFunc(addrs, func(addr string) bool { return strings.Contains(addr, "@") })
 }
 
-// once has a client try each step once, and for a short time.
-func once(retries, dials *int, timeouts ...*time.Duration) {
+// once has a client try each step once, and for a short time. A handshake may need the longer time that the URL gives it.
+func once(retries, dials *int, dial, read, write *time.Duration) {
 	*retries, *dials = -1, 1
-	for _, timeout := range timeouts {
-		*timeout = dialTimeout
-	}
+	*dial, *read, *write = max(*dial, stepTimeout), stepTimeout, stepTimeout
 }
 
 // Client makes a client, which is the caller's to close. It does no I/O.

@@ -17,8 +17,8 @@ import (
 	"github.com/fairsem/fairsem/internal/failure"
 )
 
-// dialTimeout bounds each step of the first contact.
-const dialTimeout = 3 * time.Second
+// stepTimeout bounds each step of the first contact.
+const stepTimeout = 3 * time.Second
 
 // ErrKind is of a server that answers, but is of another kind than the URL is about.
 var ErrKind = errors.New("another kind of server")
@@ -182,7 +182,7 @@ func (s *Server) advice(err error) string {
 	case failure.Denied(err): // which names the right
 		return "address and password are right, but this user needs more rights: fairsem doctor lists them"
 	case errors.As(err, &untrusted), says("signed by unknown authority"): // go-redis does not keep every error
-		return "set SSL_CERT_FILE to a file with the certificate of its authority"
+		return "name a file with the certificate of its authority: ?" + authorityParameter + "=FILE in the URL"
 	case errors.As(err, &host), says("certificate is valid for"), says("certificate is not valid for any"), says("doesn't contain any IP SANs"):
 		return "use a host name in the address that its certificate has"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired, says("certificate has expired or is not yet valid"):

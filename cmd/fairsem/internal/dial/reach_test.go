@@ -171,7 +171,9 @@ func TestAServerThatWantsACertificateGetsTheOneOfTheURL(t *testing.T) {
 		"rediss://a:1/3?pool_size=5&":  func(s *Server) *tls.Config { return s.Client().(*redis.Client).Options().TLSConfig },
 	} {
 		s := parse(t, "%stls_cert=%s&tls_key=%s", scheme, g.mutual.CertFile(), g.mutual.KeyFile())
-		assert.Len(t, config(s).Certificates, 1, scheme)
+		got, err := config(s).GetClientCertificate(nil)
+		require.NoError(t, err)
+		assert.NotEmpty(t, got.Certificate, scheme)
 	}
 }
 
@@ -179,10 +181,49 @@ func TestAnUntrustedServerIsNotReached(t *testing.T) {
 	t.Parallel()
 	newGuarded(t)
 	stranger := redistest.NewSecure(t)
-	requireRefuses(t, parse(t, "rediss://:geheim@%s", stranger.Addr()), "SSL_CERT_FILE")
-	requireRefuses(t, parse(t, "clusters://:geheim@%s", stranger.Addr()), "SSL_CERT_FILE")
-	requireRefuses(t, parse(t, "sentinels://:geheim@%s?master_name=m", stranger.Addr()), "SSL_CERT_FILE")
+	requireRefuses(t, parse(t, "rediss://:geheim@%s", stranger.Addr()), "tls_ca")
+	requireRefuses(t, parse(t, "clusters://:geheim@%s", stranger.Addr()), "tls_ca")
+	requireRefuses(t, parse(t, "sentinels://:geheim@%s?master_name=m", stranger.Addr()), "tls_ca")
 	requireRefuses(t, parse(t, "redis://:geheim@%s", stranger.Addr()), "if it uses TLS, write rediss://")
+	requireWorks(t, parse(t, "rediss://:%s@%s?tls_ca=%s", password(stranger), stranger.Addr(), stranger.CAFile()))
+}
+
+// What the system trusts does not count beside an authority of the URL.
+func TestOnlyTheAuthorityOfTheURLIsTrusted(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t)
+	stranger := redistest.NewSecure(t)
+	requireRefuses(t, parse(t, "rediss://:%s@%s?tls_ca=%s", password(g.single), g.single.Addr(), stranger.CAFile()), "unknown authority")
+}
+
+// A command that ran for longer than its certificate was valid could not connect again, though a new one was there.
+func TestACertificateThatWasRenewedIsPresentedToTheNextConnection(t *testing.T) {
+	t.Parallel()
+	g := newGuarded(t)
+	cert, key := selfSigned(t)
+	s := parse(t, "rediss://:%s@%s?tls_cert=%s&tls_key=%s", password(g.mutual), g.mutual.Addr(), cert, key)
+	requireRefuses(t, s, "does not trust the authority")
+	for renewed, file := range map[string]string{g.mutual.CertFile(): cert, g.mutual.KeyFile(): key} {
+		text, err := os.ReadFile(renewed)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(file, text, 0o600))
+	}
+	requireWorks(t, s)
+}
+
+// A user who may not run CLIENT found a refusal of each connection in ACL LOG.
+func TestAClientSendsNoCommandOfItsOwn(t *testing.T) {
+	t.Parallel()
+	s := redistest.NewServer(t)
+	require.NoError(t, s.Client().Do(t.Context(), "ACL", "SETUSER", "few", "on", ">geheim", "-@all", "+hello", "+ping").Err())
+	there := parse(t, "redis://few:geheim@%s", s.Addr())
+	require.NoError(t, there.Reach(t.Context()))
+	client := there.Client()
+	require.NoError(t, client.Ping(t.Context()).Err())
+	require.NoError(t, client.Close())
+	log, err := s.Client().ACLLog(t.Context(), 100).Result()
+	require.NoError(t, err)
+	assert.Empty(t, log)
 }
 
 // selfSigned writes a certificate that no server trusts, and its key, and returns both files.
@@ -319,7 +360,7 @@ func TestADeadServerIsReportedWithTheWordsOfTheNetwork(t *testing.T) {
 func TestAClusterIsReachedAsLongAsOnePrimaryAnswers(t *testing.T) {
 	t.Parallel()
 	c := redistest.NewCluster(t)
-	few := []any{"ACL", "SETUSER", "few", "on", ">geheim", "-@all", "+hello", "+ping", "+cluster|slots", "+client"}
+	few := []any{"ACL", "SETUSER", "few", "on", ">geheim", "-@all", "+hello", "+ping", "+cluster|slots"}
 	for _, n := range c.Nodes {
 		require.NoError(t, n.Client().Do(t.Context(), few...).Err())
 	}

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 )
 
 var errURL = errors.New("not an address of a Redis server, such as " + forms + "; write special characters of a password as %XX, " +
@@ -47,6 +48,27 @@ func parsed[T any](u *url.URL, parse func(rawURL string) (*T, error)) (*T, error
 
 func errParameter(name string) error {
 	return errors.New("an address in which the parameter " + name + " has a value that is not possible")
+}
+
+var errNoPassword = errors.New("an address with a user but no password, so that neither would be sent: write redis://:password@host for a " +
+	"password alone; a user that needs none accepts any")
+
+// check refuses what go-redis would leave out without a word, or could not work with.
+func check(u *url.URL) error {
+	q, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return errors.New(`an address whose part after "?" cannot be read: separate parameters by "&", and write special characters as %XX`)
+	}
+	if password, _ := u.User.Password(); u.User.Username() != "" && password == "" {
+		return errNoPassword
+	}
+	for _, value := range q["dial_timeout"] { // go-redis takes any that is not above 0 for none, which then is over at once
+		seconds, err := strconv.Atoi(value)
+		if took, is := time.ParseDuration(value); err == nil && seconds <= 0 || is == nil && took <= 0 {
+			return errParameter("dial_timeout")
+		}
+	}
+	return checkSizes(q)
 }
 
 // checkSizes is for parameters with which go-redis panics when it makes the pool. -1 is none, 0 the default. It leaves it to go-redis to

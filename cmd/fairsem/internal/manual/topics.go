@@ -26,9 +26,10 @@ var topics = []topic{
 	}, `The schemes ` + "`rediss`, `clusters` and `sentinels`" + ` are the same with TLS; all nodes and sentinels must have a certificate
 for the first host of the URL. One address of a cluster, or one of the sentinels, is enough; more of them help when that one is
 down. A primary of a cluster that is down does not keep commands from the names on the others. User and password are those of the
-servers. Credentials of sentinels are ` + "`sentinel_username` and `sentinel_password`" + `. With TLS ` + "`tls_cert` and `tls_key`" + ` name files
-with a certificate of the client and its key, for servers that want one: those with ` + "`tls-auth-clients yes`" + `, which Redis has unless
-it is set. Write special characters of a password as ` + "`%XX`" + `. Other parameters, such as ` + "`read_timeout=5s`" + `, are those of go-redis.`},
+servers. Credentials of sentinels are ` + "`sentinel_username` and `sentinel_password`" + `. With TLS ` + "`tls_ca`" + ` names a file with
+the certificates of the authorities to trust, and of no others; without it they are those that the system trusts. ` + "`tls_cert` and `tls_key`" + `
+name files with a certificate of the client and its key, for servers that want one: those with ` + "`tls-auth-clients yes`" + `, which Redis has
+unless it is set. These two are read again for every connection. Write special characters of a password as ` + "`%XX`" + `. Other parameters, such as ` + "`read_timeout=5s`" + `, are those of go-redis.`},
 	{"Exit codes", "Exit codes of all commands", []entry{
 		{"0", "It worked."},
 		{"1", "The answer is no: there is no such name or permit, nothing to evict, or a check failed."},
@@ -44,7 +45,7 @@ it is set. Write special characters of a password as ` + "`%XX`" + `. Other para
 		{"FAIRSEM_PREFIX", "The prefix of every key, without `--prefix`; `fairsem` without either."},
 		{"FAIRSEM_GRACE", "The grace period, without `--grace`; 1s without either. All programs that share a name should have the same."},
 		{"FAIRSEM_SERVE_TOKEN", "The token of `serve --allow-writes`, without `--token-file`. `run` and `limit` do not pass it on to their command."},
-		{"SSL_CERT_FILE", "A file with the certificates of trusted authorities, for a server whose certificate is not signed by a public one."},
+		{"SSL_CERT_FILE", "A file with the certificates of trusted authorities, instead of the bundle of the system. Not read on macOS and Windows: `tls_ca` in the URL works everywhere."},
 		{"NO_COLOR", "If it is not empty, the output has no colours. In a pipe it has none anyway, also with `CLICOLOR_FORCE`."},
 		{"TERM", "On a `dumb` terminal there are no colours, and nothing is drawn over what is there: `demo` and `--watch` write lines below each other, `run` and `limit` show no position in the queue, and `top` does not start. The tables of `ls` and `show` are those of other terminals."},
 		{"LC_ALL, LC_CTYPE, LANG", "`demo` draws with ASCII alone if the first of them that is not empty is the locale of another encoding than UTF-8."},
