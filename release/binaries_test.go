@@ -52,6 +52,7 @@ func TestBinariesOfACommitAreTheSameInEveryFolderAndEnvironment(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, string(licences), "==== Go: LICENSE ====")
 	assert.Contains(t, string(licences), "==== github.com/redis/go-redis/v9 v")
+	assert.Regexp(t, `==== github\.com/alicebob/miniredis/v2/geohash v\S+: LICENSE ====\n\nThe MIT License`, string(licences), "code of others within a module")
 	assert.Regexp(t, `^fairsem v0\.1\.0 revision [0-9a-f]{40} `, does(t, in(dir), filepath.Join(dir, "fairsem"), "version"))
 	isStatic(t, filepath.Join(dir, "fairsem"))
 }

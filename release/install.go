@@ -81,6 +81,18 @@ func (r *release) buildPackages(ctx context.Context, dirs ...string) error {
 	return nil
 }
 
+// buildCommand compiles the command for systems: that it does not for one must not be found when the tags are out.
+func (r *release) buildCommand(ctx context.Context, targets ...string) error {
+	for _, target := range targets {
+		system, arch, _ := strings.Cut(target, "/")
+		at := in(r.clone.path(command), append(r.userAlone(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+arch)...)
+		if _, err := at.run(ctx, "go", "build", "-mod=readonly", "-trimpath", "-o", os.DevNull, "."); err != nil {
+			return fmt.Errorf("%s: %w", target, err)
+		}
+	}
+	return nil
+}
+
 // programOf makes a program of the function run in the README. Its argument is the address of a server.
 func programOf(readme, library string) (string, error) {
 	block := regexp.MustCompile("(?s)```go\n(func run\\(.*?)```").FindStringSubmatch(readme)

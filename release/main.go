@@ -72,7 +72,7 @@ func complete(ctx context.Context, root, version string) (*release, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.buildPackages(ctx, r.w.modules()...); err != nil {
+	if err := errors.Join(r.buildPackages(ctx, r.w.modules()...), r.buildCommand(ctx, allTargets...)); err != nil {
 		r.discard()
 		return nil, err
 	}
