@@ -2,6 +2,8 @@
 # be a space.
 MODULES = $(or $(shell go list -m | sed 's|^github.com/fairsem/fairsem|.|'),$(error go list found no module))
 PACKAGES = $(addsuffix /...,$(MODULES))
+# One package that cannot be read makes go list print none, and what is made of an empty list would pass.
+list = $(or $(shell go list $(1)),$(error go list found no package))
 
 LINT_VERSION = v2.15.0
 VULN_VERSION = v1.9.0
@@ -21,7 +23,7 @@ export GOFLAGS += -trimpath
 .PHONY: test unit integration stress format lint fmt tidy api vuln fuzz compat bench bench-smoke chaos chaos-smoke model pictures release release-check binaries setup clean help
 
 # The linter and its facts on every dependency take 15 minutes of a processor to build, more than all that is tested. So a
-# machine that has no linter yet does without it: go test then runs go vet.
+# machine that has no linter yet does without it: go test then runs all of go vet.
 LINTED = $(if $(wildcard $(LINT)),lint)
 
 # The compiler, and what it makes, collect garbage less often: that takes a tenth of the CPU time less. A process still collects before it
@@ -41,13 +43,13 @@ test: setup ## everything CI checks; what make lint says, where it has been run 
 # of releases have no goroutines, nor has code that checks histories or writes text. The bench, chaos and the examples are programs
 # around the library, and the tests of the command mostly start it: a program that was built with the race detector takes four times as
 # long to start. Its other packages have it.
-UNRACED = $(shell go list ./internal/protocol ./internal/history ./internal/labels ./internal/machine ./release ./bench/... ./chaos/... \
+UNRACED = $(call list,./internal/protocol ./internal/history ./internal/labels ./internal/machine ./release ./bench/... ./chaos/... \
 	./examples/... ./cmd/fairsem $(addprefix ./cmd/fairsem/internal/,announce change manual pictures render screen text))
-RACED = $(LONGEST) $(filter-out $(LONGEST) $(UNRACED) $(LAST),$(shell go list $(PACKAGES)))
+RACED = $(LONGEST) $(filter-out $(LONGEST) $(UNRACED) $(LAST),$(call list,$(PACKAGES)))
 # The tests with the longest waits go first: at the end nothing else would use the processors meanwhile.
-LONGEST = $(shell go list . ./fairsempgx ./cmd/fairsem/internal/web ./cmd/fairsem/internal/doctor ./fairsemasynq ./fairsemhttp)
+LONGEST = $(call list,. ./fairsempgx ./cmd/fairsem/internal/web ./cmd/fairsem/internal/doctor ./fairsemasynq ./fairsemhttp)
 # These follow those without the race detector, which would end before the others.
-LAST = $(shell go list ./fairsemgrpc/... ./fairsemotel/... ./internal/redistest)
+LAST = $(call list,./fairsemgrpc/... ./fairsemotel/... ./internal/redistest)
 
 # Random tests take fewer steps with -short, and tables have fewer rows; make stress and make compat run all of them. Three packages at
 # a time, one of them without the race detector, keep two processors busy; with four, a slow machine takes a second for an answer, so only
@@ -61,7 +63,7 @@ unit stress: export GORACE = atexit_sleep_ms=0 no_huge_pages_for_shadow=0 clear_
 # What is not linked with -race is compiled without C, as what is released is: the tests of releases and of the alerts build that, and
 # so does all of it only once where go's cache is empty.
 bench bench-smoke chaos chaos-smoke: export CGO_ENABLED = 0
-unit: TEST = go test $(if $(LINTED),-vet=off) -short -shuffle=on
+unit: TEST = go test -vet=$(if $(LINTED),off,all) -short -shuffle=on
 unit: ## go test of every module, with the race detector where users run goroutines
 	@failed=0; { CGO_ENABLED=0 $(TEST) -p 1 $(UNRACED) || failed=1; $(TEST) -race -p 2 $(LAST) || failed=1; exit $$failed; } & others=$$!; \
 	$(TEST) -race -p 2 $(RACED) || failed=1; \
@@ -79,7 +81,7 @@ stress: setup ## the tests of every package beside a busy loop for each core: ma
 	.ci/stress
 
 format:
-	@bad=$$(gofmt -l .); test -z "$$bad" || { echo "not formatted (make fmt):"; echo "$$bad"; exit 1; }
+	@bad=$$(gofmt -l .) || exit 1; test -z "$$bad" || { echo "not formatted (make fmt):"; echo "$$bad"; exit 1; }
 
 lint: format $(LINT) ## gofmt and golangci-lint, go vet included, over every module
 	$(LINT) run $(PACKAGES)
@@ -100,7 +102,8 @@ vuln: ## govulncheck: known vulnerabilities in what any module calls
 fuzz: FOR = 20s
 fuzz: ## every fuzz target for a while: make fuzz FOR=5m
 	set -e; for dir in . ./internal/protocol; do \
-		for target in $$(go test -list '^Fuzz' $$dir | grep '^Fuzz'); do \
+		targets=$$(go test -list '^Fuzz' $$dir); \
+		for target in $$(echo "$$targets" | grep '^Fuzz'); do \
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FOR) $$dir; done; done
 
 compat: setup ## the tests of the library on the installed server, Redis 8.0, Valkey 8.1 and Valkey 9: a table
