@@ -11,7 +11,8 @@ import (
 // package. The limit must be nil if Options.LimitOf is set. The error is [fairsem.ErrInvalid].
 //
 // next gets the ResponseWriter of the server, except with HTTP/1 and a Semaphore or Mutex: then it gets one that holds the permit
-// of a hijacked connection. It has Flush if that of the server has it, ReadFrom, and Unwrap for [http.ResponseController].
+// of a hijacked connection. It has Flush if that of the server has it, ReadFrom, CloseNotify, and Unwrap for
+// [http.ResponseController].
 // An [http.MaxBytesReader] on it limits the body, but does not have the connection closed.
 func Handler(next http.Handler, limit Limit, opts Options) (http.Handler, error) {
 	if f, isFunc := next.(http.HandlerFunc); next == nil || isFunc && f == nil {

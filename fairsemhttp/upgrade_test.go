@@ -103,6 +103,27 @@ func TestHijackedConnectionHoldsThePermitUntilItIsClosed(t *testing.T) {
 	}
 }
 
+func TestHandlerThatClosesItsHijackedConnectionGoesOnWithItsContext(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	released, over := make(chan struct{}), make(chan error, 1)
+	server := w.serve(w.handler(func(rw http.ResponseWriter, r *http.Request) {
+		conn, _, err := byAssertion(rw)
+		if assert.NoError(t, err) {
+			assert.NoError(t, conn.Close())
+		}
+		<-released
+		over <- r.Context().Err()
+	}, s, fairsemhttp.Options{MaxWait: time.Minute}))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+	require.NoError(t, err)
+	_, err = server.Client().Transport.RoundTrip(r) //nolint:bodyclose // there is no answer
+	require.Error(t, err)
+	w.EventuallyUsed(s, 0)
+	close(released)
+	assert.NoError(t, <-over)
+}
+
 func TestUpgradedConnectionHoldsThePermitOfItsClientUntilItIsClosed(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(1)
@@ -187,6 +208,10 @@ func TestResponseWriterCanDoWhatThatOfTheServerCan(t *testing.T) {
 			assert.NoError(t, control.EnableFullDuplex())
 			_, copies := rw.(io.ReaderFrom)
 			assert.True(t, copies)
+			gone, notifies := rw.(interface{ CloseNotify() <-chan bool }) // gin panics without it
+			if assert.True(t, notifies) {
+				assert.NotNil(t, gone.CloseNotify())
+			}
 		} else {
 			_, pushes := rw.(http.Pusher)
 			assert.True(t, pushes)

@@ -79,6 +79,15 @@ func (w *writer) ReadFrom(src io.Reader) (int64, error) { return io.Copy(w.Respo
 
 func (w *writer) WriteString(s string) (int, error) { return io.WriteString(w.ResponseWriter, s) }
 
+// CloseNotify is the method of an interface that net/http has deprecated, and that gin calls without asking for it. From a server that
+// has none, nothing comes.
+func (w *writer) CloseNotify() <-chan bool {
+	if inner, has := w.ResponseWriter.(interface{ CloseNotify() <-chan bool }); has {
+		return inner.CloseNotify()
+	}
+	return nil
+}
+
 // flusher is a writer whose inner one is an http.Flusher.
 type flusher struct{ *writer }
 

@@ -16,8 +16,8 @@ import (
 // by a round trip, or by an outage. The release is queued when it returns, ahead of the next acquire of its caller.
 func Release(p *fairsem.Permit) { bridge.Leave(p) }
 
-// Scope is a context that has the values of another one and ends with it, with a permit, or when it is ended, whichever comes first;
-// [context.Cause] says which. It is a struct, so that it can be part of another allocation.
+// Scope is a context that has the values of another one and ends with it, with the loss of a permit or the end of its Client, or when it
+// is ended, whichever comes first; [context.Cause] says which. It is a struct, so that it can be part of another allocation.
 type Scope struct {
 	context.Context // nil before Begin
 	lease           context.Context
@@ -31,7 +31,14 @@ func (s *Scope) Begin(parent context.Context) { s.Context, s.cancel = context.Wi
 // Bind has s end with a permit. It is called at most once, before others use s.
 func (s *Scope) Bind(p *fairsem.Permit) {
 	s.lease = p.Context()
-	s.stop = context.AfterFunc(s.lease, func() { s.cancel(context.Cause(s.lease)) })
+	s.stop = context.AfterFunc(s.lease, s.follow)
+}
+
+// follow ends s with the permit. A permit that was released may have belonged to a part of the work that is over.
+func (s *Scope) follow() {
+	if why := context.Cause(s.lease); !errors.Is(why, fairsem.ErrReleased) {
+		s.cancel(why)
+	}
 }
 
 // EndAfter ends s after that time for that reason, unless the timer is stopped before.
@@ -51,7 +58,7 @@ func (s *Scope) End() {
 // reports the loss.
 func (s *Scope) Err() error {
 	if s.lease != nil && s.lease.Err() != nil {
-		s.cancel(context.Cause(s.lease))
+		s.follow()
 	}
 	return s.Context.Err()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
@@ -14,13 +13,36 @@ import (
 // In a goroutine of its own the release came after the next acquire of its caller, which found the unit in use.
 func TestReleaseIsQueuedWhenItReturns(t *testing.T) {
 	t.Parallel()
-	s, err := fairsemtest.NewServer(t).Client(fairsem.Options{}).Semaphore("a", 100)
+	s, err := fairsemtest.NewServer(t).Client(fairsem.Options{}).Semaphore("a", 1)
 	require.NoError(t, err)
 	for range 100 {
-		p, err := s.Acquire(t.Context(), 1)
+		p, err := s.TryAcquire(t.Context(), 1)
 		require.NoError(t, err)
 		Release(p)
 		require.ErrorIs(t, p.Context().Err(), context.Canceled)
-		assert.NoError(t, p.Release(t.Context()), "it is released once")
+	}
+}
+
+// The context of a request ended when its handler closed the connection that it had taken over, and with it what came after.
+func TestScopeEndsWithALossAndNotWithARelease(t *testing.T) {
+	t.Parallel()
+	s, err := fairsemtest.NewServer(t).Client(fairsem.Options{}).Semaphore("a", 1)
+	require.NoError(t, err)
+	for _, lost := range []bool{false, true} {
+		p, err := s.Acquire(t.Context(), 1)
+		require.NoError(t, err)
+		var scope Scope
+		scope.Begin(t.Context())
+		scope.Bind(p)
+		if !lost {
+			require.NoError(t, p.Release(t.Context()))
+			require.NoError(t, scope.Err())
+		} else {
+			require.NoError(t, s.Evict(t.Context(), p.ID()))
+			<-scope.Done()
+			require.ErrorIs(t, context.Cause(&scope), fairsem.ErrLost)
+		}
+		scope.End()
+		require.ErrorIs(t, scope.Err(), context.Canceled)
 	}
 }
