@@ -5,8 +5,8 @@
 //	dialer := &fairsemnet.Dialer{Semaphore: connections}
 //	config.DialFunc = dialer.DialContext // of pgx and MySQL; go-redis and net/http have such a field, too
 //
-// The caller of the Dialer adds TLS on top. Only go-redis leaves it to a Dialer that is set: there, [Options.Dial] has
-// to be that of a [crypto/tls.Dialer] with its TLSConfig, or passwords are sent without TLS.
+// Most callers of the Dialer add TLS on top. Some, such as go-redis, clickhouse-go and franz-go, use their TLS configuration in a dialer of
+// their own only: there, [Options.Dial] has to be that of a [crypto/tls.Dialer] with it, or passwords are sent without TLS.
 //
 // # What is promised
 //

@@ -16,8 +16,9 @@
 // are written as \xff; in such a name, and in one that has such an escape as text, a backslash is doubled. A name has up to 51 series, and
 // they stay until the program ends: programs that make a name for each user should set Allow.
 //
-// The counters of grants and losses begin with 0 at the first permit of a name, so that the first loss is an increase. That of the calls
-// that failed because Redis does not answer begins with the first event of the name.
+// The counters of grants and losses begin with 0 at the first permit of a name, so that the first loss is an increase where Prometheus
+// has scraped in between; FairsemPermitsLost of deploy/ also finds it where it has not. That of the calls that failed because Redis does not
+// answer begins with the first event of the name.
 //
 // # What the gauges count
 //

@@ -26,7 +26,8 @@ import (
 const perHost = 2 // requests at once
 
 // polite returns an HTTP client with a limit for each host. A request counts until its body was read or closed. For a pause between
-// requests, make a second Transport of client.Limiter("crawl-rate/"+host, 1, time.Second), with this one as its Base.
+// requests, make the Base of this Transport one of client.Limiter("crawl-rate/"+host, 1, time.Second): a request waits for its turn last, so
+// that none has spent it while the host hangs.
 func polite(client *fairsem.Client) *http.Client {
 	return &http.Client{Transport: &fairsemhttp.Transport{Options: fairsemhttp.Options{
 		LimitOf: func(r *http.Request) (fairsemhttp.Limit, error) {

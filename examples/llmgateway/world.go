@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -91,6 +93,8 @@ func (all *requests) send(name, pod string) error {
 		all.answers.Add(1)
 	case response.StatusCode == http.StatusTooManyRequests && response.Header.Get("Retry-After") != "":
 		all.refused.Add(1)
+	default:
+		err = fmt.Errorf("%s: %s", pod, response.Status)
 	}
-	return response.Body.Close()
+	return errors.Join(err, response.Body.Close())
 }

@@ -111,7 +111,12 @@ func Run(example func(context.Context, *Redis, *Checks) error) {
 	}
 }
 
+// patience is far more than an example needs. Where Redis lacks something, a state that it waits for may never come.
+const patience = 2 * time.Minute
+
 func run(ctx context.Context, example func(context.Context, *Redis, *Checks) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	r, err := open(ctx)
 	if err != nil {
 		return err
