@@ -93,6 +93,13 @@ func FuzzDecodeReply(f *testing.F) {
 		{30, 31, 20, 25, 24, 21, 21, 99, 22, 98, 21, 22, 23, 24, 25, 26},
 		{30, 31, 20, 25, 24, 21, 21, 99, 22},
 		{30, 31, 20, 25, 24, 21, 21, 99, 21, 22},
+		{30, 31, 20, 25, 24, 21, 21, 99, 21, 19},           // a token below 0
+		{30, 31, 20, 25, 24, 21, 21, 99, 19, 22},           // a state below 0
+		{30, 31, 20, 25, 24, 21, 21, 99, 28, 22},           // an unknown state
+		{30, 31, 20, 25, 24, 21, 21, 99, 26, 251},          // too long to wait
+		{30, 31, 20, 25, 24, 21, 21, 99, 21, 251},          // a large token
+		{30, 251, 20, 25, 24, 21, 21, 99, 21, 22},          // too long to the next deadline
+		{30, 31, 20, 25, 24, 21, 21, 99, 23, 252, 21, 253}, // too long to wait, after a refusal
 		{30, 31, 20, 25, 24, 21, 253, 99},
 		{30, 31, 20, 25, 24, 21, 10, 99},
 		{30, 31, 20, 25, 24, 21, 20, 20, 20, 20, 20, 20, 20, 20},
@@ -149,12 +156,15 @@ func checkGrants(t *testing.T, raw []int64, r Reply) {
 // isReply repeats the checks of DecodeReply in another way: Head numbers, two for each id, then three for each grant.
 func isReply(raw []int64, n int) bool {
 	for range n {
-		if len(raw) < Head+2 || raw[Head] < int64(Gone) || raw[Head] >= int64(states) {
+		if len(raw) < Head+2 || raw[Head] < int64(Gone) || raw[Head] >= int64(states) || raw[Head+1] < 0 {
+			return false
+		}
+		if says := State(raw[Head]); (says == Early || says == Refused) && raw[Head+1] > 1<<43 {
 			return false
 		}
 		raw = slices.Delete(slices.Clone(raw), Head, Head+2)
 	}
-	if len(raw) < Head || (len(raw)-Head)%3 != 0 {
+	if len(raw) < Head || (len(raw)-Head)%3 != 0 || raw[1] > 1<<43 {
 		return false
 	}
 	for i := Head; i < len(raw); i += 3 {
@@ -169,7 +179,10 @@ func FuzzDecodeStatus(f *testing.F) {
 	for n := range 32 {
 		f.Add(bytes.Repeat([]byte{30}, n))
 	}
-	f.Add([]byte{30, 31, 20, 25, 24, 30, 25, 25, 21, 22, 22, 255, 19, 22, 21, 28, 22, 99, 23, 24, 21, 20, 30, 40, 26, 31, 32, 33, 34})
+	f.Add([]byte{
+		30, 31, 20, 25, 24, 32, 33, 34,
+		60, 61, 21, 140, 141, 142, 63, 64, 65, 66, 67, 68, 69, 70, 20, 71, 72, 73, 74, 75, 76, 77, 255, // all different
+	})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		raw := someNumbers(data)
 		found, err := DecodeStock(raw)
@@ -184,12 +197,16 @@ func FuzzDecodeStatus(f *testing.F) {
 		require.Equal(t, n[2] == 1, s.Pinned)
 		require.Equal(t, []int64{n[3] - n[8], n[4] - n[10], n[5] - n[9]}, []int64{s.Holders, s.Waiting, s.Used})
 		require.GreaterOrEqual(t, max(n[12], 0), s.NextExpiry.Milliseconds())
+		if most := slices.Max(n[11:14]); most < 1<<40 { // as durations
+			require.Equal(t, []int64{max(n[11], 0), max(n[12], 0), n[13]},
+				[]int64{s.OldestWait.Microseconds(), s.NextExpiry.Milliseconds(), s.Window.Milliseconds()})
+		}
 		require.Equal(t, n[14] == 1, s.Exists)
 		require.Equal(t, n[15], s.Granted)
 		require.Equal(t, n[16]+n[17], s.Expired)
 		require.Equal(t, n[19], s.At.UnixMicro())
 		require.GreaterOrEqual(t, s.Pace, 0.0)
-		require.Equal(t, s.Waiting != 0 && n[21] > 0 && n[22] > 0, s.Pace > 0)
+		require.Equal(t, s.Waiting != 0 && n[21] > 0 && n[22] >= 1_000_000, s.Pace > 0)
 	})
 }
 
@@ -260,12 +277,49 @@ func isPage(raw []any) bool {
 	return len(raw)%5 == 1
 }
 
+func FuzzDecodeTenants(f *testing.F) {
+	for _, seed := range [][]byte{
+		nil, {0}, {106}, {20}, {106, 107, 30, 31, 32, 33, 34, 35}, {106, 107, 30, 31, 32, 33, 34, 35, 108, 40, 41, 42, 43, 44, 19},
+		{106, 107, 30, 31, 32, 33, 34}, {106, 31, 30, 31, 32, 33, 34, 35}, {106, 107, 30, 31, 32, 33, 34, 110}, {106, 107, 210, 31, 32, 33, 34, 35},
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		raw := someValues(data)
+		list, cursor, err := DecodeTenants(raw)
+		require.Equal(t, isTenants(raw), err == nil)
+		if err != nil {
+			require.ErrorIs(t, err, ErrReply)
+			require.Empty(t, list)
+			return
+		}
+		require.Equal(t, raw[0], cursor)
+		require.Len(t, raw, 1+7*len(list))
+		for i, e := range list {
+			require.Equal(t, raw[1+7*i:][:7], []any{e.Name, e.Share, e.Limit, e.Units, e.Permits, e.Waiting, e.Waited})
+		}
+	})
+}
+
+func isTenants(raw []any) bool {
+	for i, v := range raw {
+		kind := reflect.Int64
+		if i == 0 || i%7 == 1 {
+			kind = reflect.String
+		}
+		if v == nil || reflect.TypeOf(v).Kind() != kind {
+			return false
+		}
+	}
+	return len(raw)%7 == 1
+}
+
 // Acquire has neither a permit nor an error for an unknown state.
 func TestReplyWithAnUnknownStateIsAnError(t *testing.T) {
 	t.Parallel()
-	for _, state := range []int64{-1, int64(states), 1 << 40} {
-		_, err := DecodeReply([]int64{1, 1, 0, 1, 0, 1, 0, state, 7}, 1)
-		assert.ErrorIs(t, err, ErrReply, "state %d", state)
+	for state, known := range map[int64]bool{-1: false, int64(states): false, 1 << 40: false, int64(Held): true} {
+		_, err := DecodeReply([]int64{1, 1, 0, 1, 0, 1, 0, 0, state, 7}, 1)
+		assert.Equal(t, known, err == nil, "state %d", state)
 	}
 }
 
@@ -278,7 +332,7 @@ func FuzzNames(f *testing.F) {
 	f.Add("a", "a", "client")
 	f.Add("a:{", "b", "b}")
 	f.Fuzz(func(t *testing.T, prefix, a, b string) {
-		if CheckName(a) != nil || CheckName(b) != nil || strings.ContainsAny(prefix, "{}") {
+		if CheckName(a) != nil || CheckName(b) != nil || prefix == "" || CheckPrefix(prefix) != nil {
 			return
 		}
 		space := Keyspace{Prefix: prefix, ClientID: "k3X-9Q_7aZc"}

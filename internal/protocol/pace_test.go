@@ -39,6 +39,16 @@ func (l *lab) marks() marks {
 	return m
 }
 
+// withinASecond does something until it took less than a second, after which a mark is due again.
+func withinASecond(do func()) {
+	for {
+		began := time.Now()
+		if do(); time.Since(began) < time.Second {
+			return
+		}
+	}
+}
+
 func TestGrantsAreMarkedWhileCallsWaitAndAtMostOnceASecond(t *testing.T) {
 	t.Parallel()
 	const meta = " | meta declared=1 layout=2 since=7 until=80s granted=5"
@@ -61,15 +71,19 @@ func TestGrantsAreMarkedWhileCallsWaitAndAtMostOnceASecond(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBoth(t, func(t *testing.T, rdb *redis.Client) {
-				l := newLab(t, rdb)
-				l.seed(c.seed)
-				l.mark(c.before)
-				if c.release {
-					l.ask(releasing(1, 0)(l, tickets("you:1")), 1)
-				} else {
-					l.ask(acquiring(known(1), nil)(l, tickets("me:1")), 1)
-				}
-				assert.Equal(t, c.want, l.marks())
+				var got marks
+				withinASecond(func() {
+					l := newLab(t, rdb)
+					l.seed(c.seed)
+					l.mark(c.before)
+					if c.release {
+						l.ask(releasing(1, 0)(l, tickets("you:1")), 1)
+					} else {
+						l.ask(acquiring(known(1), nil)(l, tickets("me:1")), 1)
+					}
+					got = l.marks()
+				})
+				assert.Equal(t, c.want, got)
 			})
 		})
 	}
@@ -110,10 +124,14 @@ func TestPaceIsOfTheGrantsSinceTheOlderMark(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBoth(t, func(t *testing.T, rdb *redis.Client) {
-				l := newLab(t, rdb)
-				l.seed(c.seed)
-				l.mark(c.marks)
-				assert.InEpsilon(t, 1+c.want, 1+l.status(1).Pace, 0.2)
+				var pace float64
+				withinASecond(func() {
+					l := newLab(t, rdb)
+					l.seed(c.seed)
+					l.mark(c.marks)
+					pace = l.status(1).Pace
+				})
+				assert.InEpsilon(t, 1+c.want, 1+pace, 0.2)
 			})
 		})
 	}

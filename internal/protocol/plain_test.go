@@ -407,7 +407,9 @@ func TestLastPlainReleaseAfterALongLeaseShortensTheKeysBesideAnExpiredHolder(t *
 		if _, answered := w.askPlain(l, call, []string{"me:1"}, 1); !answered {
 			l.ask(call, 1)
 		}
-		assert.LessOrEqual(t, l.snapshot().expiry[5], time.Minute, "how long the keys exist, beside %s", name)
+		left := l.snapshot().expiry[5]
+		assert.LessOrEqual(t, left, time.Minute, "how long the keys exist, beside %s", name)
+		assert.Positive(t, left, "beside %s", name)
 	}
 }
 
@@ -442,7 +444,9 @@ func TestPlainReleaseAfterALongLeaseShortensTheKeys(t *testing.T) {
 	about := l.space.About("name")
 	l.ask(Acquire(about, known(1), AcquireParams{TTL: time.Hour}, tickets("me:1")), 1)
 	require.Equal(t, []int64{1}, l.run(PlainRelease(PlainReleaseScript, about, tickets("me:1"))).numbers)
-	assert.LessOrEqual(t, l.snapshot().expiry[5], time.Minute)
+	left := l.snapshot().expiry[5]
+	assert.LessOrEqual(t, left, time.Minute)
+	assert.Positive(t, left)
 }
 
 func TestRepliesOfPlainScriptsAreDecodedOnlyIfTheyAreSound(t *testing.T) {
@@ -488,12 +492,17 @@ func TestRepliesOfPlainScriptsAreDecodedOnlyIfTheyAreSound(t *testing.T) {
 // A reply is one list of numbers.
 func TestPlainQueueRepliesWithNumbersOnly(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, testclient.Settled(t))
-	l.seed("owner me:1=5 | timeout me:1=20s | counter 8 | meta declared=1 layout=2 since=7 until=80s plain=1+")
-	require.NoError(t, l.rdb.HSet(background, l.keys[5], "marked_at", l.now().UnixMicro()).Err())
-	c := PlainQueue(l.space.About("name"), seededKnown, AcquireParams{TTL: time.Minute}, tickets("me:2", "me:3"), tickets("me:1"))
-	reply, err := l.rdb.Do(background, c.Command(true).Args()...).Slice()
-	require.NoError(t, err)
+	var reply []any
+	for tries := 0; tries < 5 && len(reply) < 2; tries++ { // it declines where a second has passed since the mark
+		l := newLab(t, testclient.Settled(t))
+		l.seed("owner me:1=5 | timeout me:1=20s | counter 8 | meta declared=1 layout=2 since=7 until=80s plain=1+")
+		require.NoError(t, l.rdb.HSet(background, l.keys[5], "marked_at", l.now().UnixMicro()).Err())
+		c := PlainQueue(l.space.About("name"), seededKnown, AcquireParams{TTL: time.Minute}, tickets("me:2", "me:3"), tickets("me:1"))
+		var err error
+		reply, err = l.rdb.Do(background, c.Command(true).Args()...).Slice()
+		require.NoError(t, err)
+	}
+	require.Greater(t, len(reply), 1, "it declined")
 	for i, number := range reply {
 		assert.IsType(t, int64(0), number, "number %d of %v", i, reply)
 	}
