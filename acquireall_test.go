@@ -170,7 +170,7 @@ func TestLossOfAPermitEndsTheWaitForTheNext(t *testing.T) {
 					require.NoError(t, a.Evict(t.Context(), p.ID))
 				}
 			}, fairsem.ErrEvicted},
-			{fairsem.CallOptions{TTL: 2 * time.Second, NoRefresh: true}, func() {}, fairsem.ErrLost},
+			{fairsem.CallOptions{TTL: 4 * time.Second, NoRefresh: true}, func() {}, fairsem.ErrLost},
 		} {
 			call := acquireAll(t.Context(), a.With(test.opts).Request(1), b.Request(1))
 			second.has(b, 1, 1)

@@ -54,7 +54,7 @@ func TestErrorDistinguishesUnreachableRedisFromALongQueue(t *testing.T) {
 	var all sync.WaitGroup
 	for name, ask := range w.asking(c) {
 		all.Go(func() { // ends with its context
-			ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Second, errors.New("out of patience"))
+			ctx, cancel := context.WithTimeoutCause(t.Context(), 4*time.Second, errors.New("out of patience"))
 			defer cancel()
 			err := ask(ctx)
 			if name != "Ping" && name != "List" { // they make one attempt

@@ -183,7 +183,8 @@ func TestNoPermitIsDeadOnArrival(t *testing.T) {
 		p, err := s.Acquire(t.Context(), heavy)
 		return err == nil && p.Release(t.Context()) == nil
 	}, time.Minute, time.Millisecond) // afterwards no script must be loaded
-	for late := 20 * time.Millisecond; late < w.ttl; late += 50 * time.Millisecond {
+	granted := 0
+	for late := 20 * time.Millisecond; late < w.ttl || granted == 0; late = (late + 50*time.Millisecond) % (2 * w.ttl) {
 		w.status(s) // has a connection ready
 		proxy.HoldReplies()
 		slow := acquire(t.Context(), s, heavy)
@@ -191,7 +192,6 @@ func TestNoPermitIsDeadOnArrival(t *testing.T) {
 		w.eventually(func() bool { return !slow.waits() || w.status(direct).Used == heavy }, "the server does not grant it")
 		resume := time.AfterFunc(late, proxy.Resume)
 		<-slow.done
-		returned := time.Now()
 		proxy.Resume()
 		resume.Stop()
 		if slow.err != nil {
@@ -199,7 +199,8 @@ func TestNoPermitIsDeadOnArrival(t *testing.T) {
 		} else {
 			proxy.Hold()
 			<-slow.permit.Context().Done()
-			assert.GreaterOrEqual(t, time.Since(returned), w.ttl/10-time.Millisecond, "a reply that was %v late", late)
+			assert.GreaterOrEqual(t, time.Since(slow.returned), w.ttl/10-time.Millisecond, "a reply that was %v late", late)
+			granted++
 			proxy.Resume()
 			assert.ErrorIs(t, givenBack(t.Context(), slow.permit), fairsem.ErrLost)
 		}
@@ -208,12 +209,12 @@ func TestNoPermitIsDeadOnArrival(t *testing.T) {
 }
 
 // V4
-func TestAcquireReturnsSoonAfterItsContextInABlackHole(t *testing.T) {
+func TestAcquireReturnsOnceItsContextHasEndedInABlackHole(t *testing.T) {
 	w := onRedis(t)
+	w.ttl = time.Hour // a call that waits for an answer hangs
 	c, proxy := w.network()
 	s := w.of(c, 1)
 	holder := w.must(s.Acquire(t.Context(), 1))
-	var took []time.Duration
 	for i := range 9 {
 		ctx, cancel := context.WithCancel(t.Context())
 		var waiter *call
@@ -224,15 +225,11 @@ func TestAcquireReturnsSoonAfterItsContextInABlackHole(t *testing.T) {
 			proxy.Hold()
 			waiter = acquire(ctx, s, 1)
 		}
-		began := time.Now()
 		cancel()
 		<-waiter.done
-		took = append(took, time.Since(began))
 		require.ErrorIs(t, waiter.err, context.Canceled)
 		proxy.Resume()
 	}
-	slices.Sort(took)
-	assert.Less(t, took[len(took)/2], 50*time.Millisecond, "median of %v", took)
 	w.release(holder)
 	w.eventually(func() bool { return w.status(s).Waiting == 0 }, "a position in the queue is left behind")
 }
@@ -738,13 +735,16 @@ func TestConnectionsKilledByTheServerLoseNothing(t *testing.T) {
 		all.Wait()
 		close(finished)
 	}()
+	var pubsub, normal int64
 	for {
 		select {
 		case <-finished:
+			assert.Positive(t, pubsub)
+			assert.Positive(t, normal)
 			return
 		case <-granted: // an answer has arrived since the last time, however slow the machine is
-			w.rdb.ClientKillByFilter(t.Context(), "type", "pubsub")
-			w.rdb.ClientKillByFilter(t.Context(), "type", "normal", "skipme", "yes")
+			pubsub += w.rdb.ClientKillByFilter(t.Context(), "type", "pubsub").Val()
+			normal += w.rdb.ClientKillByFilter(t.Context(), "type", "normal", "skipme", "yes").Val()
 		}
 	}
 }

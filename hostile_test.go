@@ -209,7 +209,7 @@ func TestNameWorksAgainWhateverItsMetaContains(t *testing.T) {
 				for _, err := range s.Holders(ctx) {
 					require.NoError(t, err, "%q", value)
 				}
-				require.NoError(t, p.Release(ctx), "%q", value)
+				released(t, p)
 				assert.Less(t, calls.Load(), int64(30), "calls for %q", value)
 			}
 		})
@@ -326,6 +326,9 @@ func TestShowingANameChangesNothing(t *testing.T) {
 			for _, err := range list {
 				require.NoError(t, err)
 			}
+		}
+		for _, err := range s.Tenants(t.Context()) {
+			require.NoError(t, err)
 		}
 	}
 	read()

@@ -23,15 +23,15 @@ type inspects interface {
 func TestEveryHandleShowsAndSetsItsOwnLimit(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		c := w.client()
-		lock, err := c.Mutex(w.name + "m")
+		lock, err := c.Mutex(w.beside("m").name)
 		require.NoError(t, err)
-		shared, err := c.RWMutex(w.name + "rw")
+		shared, err := c.RWMutex(w.beside("rw").name)
 		require.NoError(t, err)
-		rate, err := c.Limiter(w.name+"l", 7, time.Minute)
+		rate, err := c.Limiter(w.beside("l").name, 7, time.Minute)
 		require.NoError(t, err)
-		weighted, err := c.Weighted(w.name+"w", 5)
+		weighted, err := c.Weighted(w.beside("w").name, 5)
 		require.NoError(t, err)
-		sem, err := c.Semaphore(w.name+"s", 3)
+		sem, err := c.Semaphore(w.beside("s").name, 3)
 		require.NoError(t, err)
 		for _, one := range []struct {
 			inspects
@@ -109,12 +109,11 @@ func TestInspectorOfAnInvalidNameOrWithoutAClientIsErrInvalidBeforeAnyIO(t *test
 		assert.ErrorIs(t, there.SetLimit(t.Context(), 1), fairsem.ErrInvalid)
 		assert.ErrorIs(t, there.ResetLimit(t.Context()), fairsem.ErrInvalid)
 		assert.ErrorIs(t, there.Evict(t.Context(), "a:1"), fairsem.ErrInvalid)
-		for _, err := range there.Holders(t.Context()) {
-			assert.ErrorIs(t, err, fairsem.ErrInvalid)
-		}
-		for _, err := range there.Waiters(t.Context()) {
-			assert.ErrorIs(t, err, fairsem.ErrInvalid)
-		}
+		assert.ErrorIs(t, firstError(there.Holders(t.Context())), fairsem.ErrInvalid)
+		assert.ErrorIs(t, firstError(there.Waiters(t.Context())), fairsem.ErrInvalid)
+		assert.ErrorIs(t, firstError(there.Tenants(t.Context())), fairsem.ErrInvalid)
+		_, err = there.EvictedBy(t.Context(), "a:1")
+		assert.ErrorIs(t, err, fairsem.ErrInvalid)
 	}
 }
 

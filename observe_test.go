@@ -935,7 +935,7 @@ func TestUnderRandomLoadEveryCallAndEveryPermitHasItsEventsOnce(t *testing.T) {
 		for j := range workers {
 			users.Go(func() {
 				random := rand.New(rand.NewPCG(seed, uint64(i*workers+j)))
-				for range steps(150) {
+				for n := 0; n < steps(150) || !b.haveAllEnds(); n++ {
 					b.use(t, w, s, random)
 				}
 			})
@@ -956,6 +956,17 @@ type books struct {
 	mu      sync.Mutex
 	permits map[string]error // by id: the result of Release
 	errs    []error
+}
+
+// haveAllEnds reports whether calls were refused, and permits were released and lost. On a busy machine that takes longer.
+func (b *books) haveAllEnds() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var released, lost bool
+	for _, err := range b.permits {
+		released, lost = released || err == nil, lost || errors.Is(err, fairsem.ErrLost)
+	}
+	return released && lost && len(b.errs) > 0
 }
 
 func (b *books) use(t *testing.T, w *world, s *fairsem.Semaphore, random *rand.Rand) {

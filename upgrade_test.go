@@ -73,19 +73,21 @@ func (w *world) storeLayout1() {
 // stored is the contents of all keys of the name.
 func (w *world) stored() string {
 	w.t.Helper()
-	var owner, queue, timeout *redis.ZSliceCmd
-	var counter *redis.StringCmd
-	var weight, meta *redis.MapStringStringCmd
-	_, err := w.rdb.TxPipelined(w.t.Context(), func(tx redis.Pipeliner) error {
-		owner = tx.ZRangeWithScores(w.t.Context(), w.key("owner"), 0, -1)
-		queue = tx.ZRangeWithScores(w.t.Context(), w.key("queue"), 0, -1)
-		timeout = tx.ZRangeWithScores(w.t.Context(), w.key("timeout"), 0, -1)
-		counter = tx.Get(w.t.Context(), w.key("counter"))
-		weight, meta = tx.HGetAll(w.t.Context(), w.key("weight")), tx.HGetAll(w.t.Context(), w.key("meta"))
+	all, err := w.rdb.TxPipelined(w.t.Context(), func(tx redis.Pipeliner) error {
+		for _, kind := range protocol.Kinds {
+			switch kind {
+			case protocol.Counter:
+				tx.Get(w.t.Context(), w.key(kind))
+			case protocol.Weight, protocol.Meta, protocol.Tenants:
+				tx.HGetAll(w.t.Context(), w.key(kind))
+			default:
+				tx.ZRangeWithScores(w.t.Context(), w.key(kind), 0, -1)
+			}
+		}
 		return nil
 	})
 	require.NoError(w.t, err)
-	return fmt.Sprint(owner.Val(), queue.Val(), timeout.Val(), counter.Val(), weight.Val(), meta.Val())
+	return fmt.Sprint(all)
 }
 
 // A new process must not read the keys of an old one, which may mean something else to it, and must not write to them.
@@ -105,6 +107,7 @@ func TestEveryCallOnKeysOfAnOlderVersionFailsAndSaysWhatToDo(t *testing.T) {
 			"Status":     func(ctx context.Context) error { _, err := s.Status(ctx); return err },
 			"Holders":    func(ctx context.Context) error { return firstError(s.Holders(ctx)) },
 			"Waiters":    func(ctx context.Context) error { return firstError(s.Waiters(ctx)) },
+			"Tenants":    func(ctx context.Context) error { return firstError(s.Tenants(ctx)) },
 			"SetLimit":   func(ctx context.Context) error { return s.SetLimit(ctx, 9) },
 			"ResetLimit": s.ResetLimit,
 			"Evict":      func(ctx context.Context) error { return s.Evict(ctx, "7c9e6679-7425-40de-944b-e07fc1f90ae7:1") },

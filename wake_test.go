@@ -3,6 +3,7 @@ package fairsem
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -141,7 +142,7 @@ func (e *listenerTest) queue() (<-chan outcome, *ticket) {
 	seq := e.listener.lastSeq.Load() + 1
 	done := e.acquire()
 	t := e.ticket(seq, func(t *ticket) bool { return t.phase == waiting })
-	require.Eventually(e.t, func() bool { return !e.listener.hub.Blind() }, 10*time.Second, time.Millisecond)
+	require.Eventually(e.t, func() bool { return !e.listener.hub.Blind() }, time.Minute, time.Millisecond)
 	e.settle()
 	return done, t
 }
@@ -160,7 +161,7 @@ func (e *listenerTest) settle() {
 			}
 		}
 		return v.verifySince.IsZero()
-	}, 10*time.Second, time.Millisecond, "operations of the client remain in flight")
+	}, time.Minute, time.Millisecond, "operations of the client remain in flight")
 }
 
 // ticket waits until a ticket of the listener satisfies a condition.
@@ -173,7 +174,7 @@ func (e *listenerTest) ticket(seq int64, is func(*ticket) bool) (found *ticket) 
 		defer v.mu.Unlock()
 		found = v.tickets[seq]
 		return found != nil && is(found)
-	}, 10*time.Second, time.Millisecond, "the ticket never satisfies the condition")
+	}, time.Minute, time.Millisecond, "the ticket never satisfies the condition")
 	return found
 }
 
@@ -188,18 +189,30 @@ func (e *listenerTest) publish(payloads ...string) {
 	require.NoError(e.t, err)
 }
 
+// released calls Release until Redis confirms it: on a busy machine that can take longer than the second that Release waits.
+func released(t *testing.T, p *Permit) {
+	t.Helper()
+	var err error
+	for range 20 {
+		if err = p.Release(t.Context()); !errors.Is(err, ErrUnavailable) {
+			break
+		}
+	}
+	require.NoError(t, err)
+}
+
 func (e *listenerTest) ownerKey() string { return e.listener.keyspace.Keys(e.name)[0] }
 
 // grantedBy makes the other process release. It checks that the waiter gets the grant of Redis, and that a message alone sufficed.
 func (e *listenerTest) grantedBy(done <-chan outcome, calls int) {
 	e.t.Helper()
-	require.NoError(e.t, e.other.Release(e.t.Context()))
+	released(e.t, e.other)
 	o := e.await(done)
 	token, err := e.rdb.ZScore(e.t.Context(), e.ownerKey(), o.permit.ID()).Result()
 	require.NoError(e.t, err, "Redis has not granted it")
 	assert.Equal(e.t, int64(token), o.permit.Token())
 	assert.Empty(e.t, e.gate.since(calls), "the messages caused a query")
-	require.NoError(e.t, o.permit.Release(e.t.Context()))
+	released(e.t, o.permit)
 }
 
 func TestForgedMessageWithoutTheQueuePositionGrantsNothing(t *testing.T) {
@@ -224,7 +237,7 @@ func TestForgedMessageChangesNothingForAHolder(t *testing.T) {
 	t.Parallel()
 	e := newListenerTest(t)
 	done, ticket := e.queue()
-	require.NoError(t, e.other.Release(t.Context()))
+	released(t, e.other)
 	p := e.await(done).permit
 	token := p.Token()
 	calls := len(e.gate.since(0))
@@ -234,7 +247,7 @@ func TestForgedMessageChangesNothingForAHolder(t *testing.T) {
 	assert.Equal(t, token, p.Token())
 	require.NoError(t, p.Context().Err())
 	assert.Empty(t, e.gate.since(calls))
-	require.NoError(t, p.Release(t.Context()))
+	released(t, p)
 }
 
 func TestGarbageOnTheChannelIsIgnored(t *testing.T) {
@@ -266,7 +279,7 @@ func TestFloodOfMessagesDoesNoHarm(t *testing.T) {
 		flood[i] = wakeMessage(e.ownerKey(), target.epoch, []protocol.Grant{g})
 	}
 	e.publish(flood...)
-	require.NoError(t, e.other.Release(t.Context()))
+	released(t, e.other)
 	o := e.await(first) // its message came after the flood, and no query was needed
 
 	// The query about the others is sent beside that.
@@ -275,9 +288,9 @@ func TestFloodOfMessagesDoesNoHarm(t *testing.T) {
 	release()
 	e.settle()
 	assert.LessOrEqual(t, len(e.gate.since(calls)), 3)
-	require.NoError(t, o.permit.Release(t.Context()))
+	released(t, o.permit)
 	o = e.await(second)
-	require.NoError(t, o.permit.Release(t.Context()))
+	released(t, o.permit)
 }
 
 // The grant is published while the reply WAITING is still in flight.
@@ -285,7 +298,7 @@ func TestMessageThatOvertakesTheAnswerCounts(t *testing.T) {
 	t.Parallel()
 	e := newListenerTest(t)
 	before, _ := e.queue() // the subscription is established
-	require.NoError(t, e.other.Release(t.Context()))
+	released(t, e.other)
 	holder := e.await(before).permit
 	e.other = holder
 
@@ -294,7 +307,7 @@ func TestMessageThatOvertakesTheAnswerCounts(t *testing.T) {
 	seq := e.listener.lastSeq.Load() + 1
 	done := e.acquire()
 	queue := e.listener.keyspace.Keys(e.name)[1]
-	require.Eventually(t, func() bool { return e.rdb.ZCard(t.Context(), queue).Val() == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return e.rdb.ZCard(t.Context(), queue).Val() == 1 }, time.Minute, time.Millisecond)
 
 	// The operator releases the unit, because the listener's own replies are held back.
 	space := protocol.Keyspace{Prefix: e.listener.keyspace.Prefix, ClientID: "an operator"}
@@ -308,7 +321,7 @@ func TestMessageThatOvertakesTheAnswerCounts(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, int64(token), o.permit.Token())
 	assert.Empty(t, e.gate.since(calls), "the client needed a query")
-	require.NoError(t, o.permit.Release(t.Context()))
+	released(t, o.permit)
 	assert.ErrorIs(t, holder.Release(t.Context()), ErrLost)
 }
 
@@ -353,7 +366,7 @@ func TestSubscriptionThatEndsWithItsClientIsNotReportedAsLost(t *testing.T) {
 	s, err := c.Semaphore(t.Name()+"-"+uuid.NewString(), 1)
 	require.NoError(t, err)
 	require.NoError(t, s.Do(t.Context(), 1, func(context.Context) error {
-		require.Eventually(t, func() bool { return !c.hub.Blind() }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return !c.hub.Blind() }, time.Minute, time.Millisecond)
 		return nil
 	}))
 	require.NoError(t, c.Close())

@@ -104,11 +104,18 @@ func TestConcurrentCallsOfWantedReturnOneChannel(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		p := holder(t, c, w, CallOptions{})
 		var all sync.WaitGroup
-		for range 10 {
-			all.Go(func() { <-p.Wanted() })
+		var channels [10]<-chan struct{}
+		for i := range channels {
+			all.Go(func() {
+				channels[i] = p.Wanted()
+				<-channels[i]
+			})
 		}
 		w.renews(p.ticket).says(1, stillHeld, 0)
 		all.Wait()
+		for _, one := range channels {
+			assert.Equal(t, channels[0], one)
+		}
 	})
 }
 

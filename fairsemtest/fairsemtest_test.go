@@ -69,7 +69,7 @@ func queue(t testing.TB, s *fairsem.Semaphore, n int64) <-chan *fairsem.Permit {
 			granted <- p
 		}
 	}()
-	require.Eventually(t, func() bool { return waiting() > before }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return waiting() > before }, time.Minute, time.Millisecond)
 	return granted
 }
 
@@ -88,13 +88,9 @@ func TestClientsShareALimit(t *testing.T) {
 func TestServersShareNothing(t *testing.T) {
 	t.Parallel()
 	for range 3 {
-		t.Run("", func(t *testing.T) {
-			t.Parallel()
-			server := fairsemtest.NewServer(t)
-			p := acquire(t, semaphore(t, server.Client(fairsem.Options{TTL: longTTL}), "pool", 1), 1)
-			server.Advance(longTTL)
-			assert.NoError(t, p.Context().Err())
-		})
+		pool := semaphore(t, fairsemtest.NewServer(t).Client(fairsem.Options{TTL: longTTL}), "pool", 1)
+		_, err := pool.TryAcquire(t.Context(), 1) // the end of the test releases it
+		require.NoError(t, err)
 	}
 }
 
@@ -602,7 +598,7 @@ func TestAdvanceEndsTheWindowOfALimiter(t *testing.T) {
 	require.Eventually(t, func() bool {
 		d, err := limiter.Allow(t.Context(), 1)
 		return err == nil && d.RetryAfter > time.Hour // the other call waits
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	server.Advance(time.Minute + time.Second)
 	require.NoError(t, <-waited)
 }

@@ -140,7 +140,7 @@ func TestAServerThatDiesDuringAWaitIsAFailureOfFairsem(t *testing.T) {
 	s := newStation(t)
 	_, err := s.sem(1).Acquire(t.Context(), 1)
 	require.NoError(t, err)
-	cmd, out := s.begin("--limit", "1", "--ttl", "3s", "--redis", "redis://user:@"+s.server.Addr(), "--", "echo", "ran")
+	cmd, out := s.begin("--limit", "1", "--ttl", "3s", "--redis", "redis://"+s.server.Addr(), "--", "echo", "ran")
 	if s.awaitState(1, 1); t.Failed() {
 		return
 	}

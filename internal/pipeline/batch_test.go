@@ -370,7 +370,7 @@ func TestScriptWhoseReplyIsCutOffIsExecutedOnce(t *testing.T) {
 			proxy.HoldReplies()
 			go func() { got <- l.run(rdb.Pipeline(), commands) }() // ends when the connection is cut
 			executed := func() string { return direct.Get(background, key).Val() }
-			require.Eventually(t, func() bool { return executed() == "1" }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return executed() == "1" }, time.Minute, time.Millisecond)
 			proxy.Cut()
 			proxy.Resume()
 			for _, r := range <-got {
