@@ -28,6 +28,8 @@ type call struct {
 	Violation string `json:"violation,omitempty"` // the result that contradicted the documentation
 	Ended     int64  `json:"ended,omitempty"`     // when the permit was seen to have ended before its release
 	Awaited   bool   `json:"awaited,omitempty"`   // it was lost, and Released is when the Done channel was closed
+
+	queued string // its id, also if it was never granted, once the records are joined
 }
 
 // stallName is the name of a record that is not a call: the process did not run from Asked to Returned, although no fault stopped

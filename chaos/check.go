@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -24,7 +25,7 @@ var checks = map[promise]func(*evidence) []string{
 	limitOnServer:  func(e *evidence) []string { return e.monitor.limitBroken() },
 	limitByContext: overLimit,
 	oneOrder:       notLinearizable,
-	oneState:       func(e *evidence) []string { return e.monitor.bothStates },
+	oneState:       twoStates,
 	fifo:           overtakes,
 	tokensIncrease: tokensOutOfOrder,
 	liveOnArrival:  deadOnArrival,
@@ -35,6 +36,7 @@ var checks = map[promise]func(*evidence) []string{
 	numbersFence:   numbersOutOfOrder,
 	fencing:        lostWrites,
 	deadReleased:   unitsOfKilled,
+	heardInTime:    lateNews,
 	acquireReturns: lateReturns,
 	grantsResume:   noProgress,
 	keysExpire:     func(e *evidence) []string { return e.leftovers },
@@ -78,8 +80,24 @@ const lateRead = 500 * time.Millisecond
 // and has lost it. Then it waits again, and the other grant is known.
 func (e *evidence) mayBeLost(v history.Violation) bool {
 	return e.run.fault.losesState && slices.ContainsFunc(e.strikes, func(s strike) bool {
-		return v.Later.Granted < s.began+int64(lateRead) && s.began < v.Earlier.Granted
+		return s.began-int64(lateRead) < v.Later.Granted && v.Later.Granted < s.began+int64(lateRead) && s.began < v.Earlier.Granted
 	})
+}
+
+// twoStates returns the ids that held and waited at once, and those that held although their release had been confirmed: it freed nothing, or a
+// copy of their acquire was granted within the TTL for which a tombstone stays.
+func twoStates(e *evidence) []string {
+	all := slices.Clone(e.monitor.bothStates)
+	if e.run.fault.losesState {
+		return all
+	}
+	for _, c := range e.calls {
+		seen, again := e.monitor.holding[c.ID], e.monitor.again[c.ID]
+		if c.Done > 0 && seen > c.Done && (again == 0 || again < c.Done+int64(e.ttl)) {
+			all = append(all, fmt.Sprintf("%s: it holds %v after its release: %s", c.Name, time.Duration(seen-c.Done), c.Grant))
+		}
+	}
+	return all
 }
 
 func tokensOutOfOrder(e *evidence) []string {
@@ -261,6 +279,28 @@ func unitsOfKilled(e *evidence) []string {
 	return all
 }
 
+// noticeTime is how long a grant may take to reach its caller, where no message arrives.
+func noticeTime(ttl time.Duration) time.Duration { return ttl/3 + 500*time.Millisecond + slack }
+
+// lateNews returns the calls that learned too late that the server had granted them a permit, or never, under the faults that touch nothing but
+// messages. The time for which the process did not run does not count.
+func lateNews(e *evidence) []string {
+	if !e.run.fault.onlyMessages {
+		return nil
+	}
+	var all []string
+	for _, c := range e.calls {
+		first, known := e.monitor.first[c.queued], cmp.Or(c.Granted, c.Returned)
+		if first == 0 || known == 0 {
+			continue
+		}
+		if late := time.Duration(known-first) - e.process(c.Process).stalledFor(first, known); late > noticeTime(e.ttl) {
+			all = append(all, fmt.Sprintf("%s: its caller heard of the grant %v later: %s", c.Name, late, c.Grant))
+		}
+	}
+	return all
+}
+
 // lateReturns returns the calls of Acquire that returned too long after the end of their context. The time for which the process
 // did not run does not count.
 func lateReturns(e *evidence) []string {
@@ -277,9 +317,9 @@ func lateReturns(e *evidence) []string {
 	return all
 }
 
-// recovery returns the longest time from the healing of a strike to the next grant, or 0 without a strike. Grants after the end of
-// the load do not count.
-func (e *evidence) recovery(name string) time.Duration {
+// recovery returns the longest time from the healing of a strike to the next grant, or to the next strike, or 0 without a strike; and
+// whether there was a grant after the last one. Grants after the end of the load do not count.
+func (e *evidence) recovery(name string) (worst time.Duration, again bool) {
 	var granted []int64
 	for _, c := range e.calls {
 		if c.Name == name && c.Granted > 0 && c.Granted < e.ended {
@@ -287,18 +327,19 @@ func (e *evidence) recovery(name string) time.Duration {
 		}
 	}
 	slices.Sort(granted)
-	var worst time.Duration
+	again = true
 	for i, s := range e.strikes {
 		until := e.ended
 		if i+1 < len(e.strikes) {
 			until = e.strikes[i+1].began // a grant that the next strike delays does not count for this one
 		}
-		if n, _ := slices.BinarySearch(granted, s.healed); n < len(granted) {
+		n, _ := slices.BinarySearch(granted, s.healed)
+		if again = n < len(granted); again {
 			until = min(until, granted[n])
 		}
 		worst = max(worst, time.Duration(until-s.healed))
 	}
-	return worst
+	return worst, again
 }
 
 // recovery returns how long the first grant after a strike may take. Two seconds are promised, after the grace period of a new
@@ -316,7 +357,7 @@ func noProgress(e *evidence) []string {
 	}
 	allowed := e.run.fault.recovery(fairsem.Options{TTL: e.ttl, Grace: e.run.fault.options.Grace})
 	for _, name := range contended {
-		if took := e.recovery(name); took > allowed {
+		if took, again := e.recovery(name); took > allowed || !again {
 			all = append(all, fmt.Sprintf("%s: no grant for %v after the strike had healed, at most %v is allowed", name, took, allowed))
 		}
 	}

@@ -65,6 +65,18 @@ func slotsEvidence(calls ...*call) *evidence {
 	return evidenceOf(calls...)
 }
 
+// heardEvidence returns evidence of a call that the server had granted after 2 ms, and whose caller heard of it then; 0: never.
+func heardEvidence(granted int64) *evidence {
+	c := soloCall("a", "x:1", 10, 1, granted, granted+1)
+	if granted == 0 {
+		c.ID, c.Token, c.Number, c.Returned = "", 0, 7, int64(4*time.Second)
+	}
+	e := evidenceOf(c, &call{Name: queuedName, Of: 7, Grant: history.Grant{Process: "a", ID: "x:1", Asked: 1}})
+	e.run.fault.onlyMessages = true
+	e.monitor.first["x:1"] = int64(2 * time.Millisecond)
+	return e
+}
+
 // controlEvidence returns evidence of a store that lost writes where it is not fenced, as it should.
 func controlEvidence() *evidence {
 	e := evidenceOf()
@@ -84,6 +96,10 @@ func sparedEvidence(c *call, name string) *evidence {
 func TestChecksFindNothingInACorrectHistory(t *testing.T) {
 	assert.Empty(t, check(evidenceOf(soloCall("a", "x:1", 10, 1, 2, 3), soloCall("b", "y:1", 20, 1, 5, 6))))
 	assert.Empty(t, noProgress(strickenEvidence(contended...)))
+	assert.Empty(t, lateNews(heardEvidence(1000)))
+	late := evidenceOf(soloCall("a", "x:1", 10, 1, 2, 3))
+	late.monitor.again["x:1"], late.monitor.holding["x:1"] = int64(2*time.Second), int64(3*time.Second)
+	assert.Empty(t, twoStates(late), "its tombstone has expired")
 }
 
 func TestStoreThatLosesWritesWhereItIsNotFencedIsAsItShouldBe(t *testing.T) {
@@ -121,6 +137,18 @@ func TestEveryPromiseHasACheckerThatFindsItBroken(t *testing.T) {
 		"an id holds and waits": {oneState, func() *evidence {
 			e := evidenceOf()
 			e.monitor.record(soloName, 1, 1, []string{"x:1"}, []string{"x:1"}, 5)
+			return e
+		}},
+		"a permit that its release did not end": {oneState, func() *evidence {
+			e := evidenceOf(soloCall("a", "x:1", 10, 1, 2, 3))
+			e.monitor.holding["x:1"] = int64(5 * time.Millisecond)
+			return e
+		}},
+		"a copy of an acquire that is granted after the release": {oneState, func() *evidence {
+			e := evidenceOf(soloCall("a", "x:1", 10, 1, 2, 3))
+			e.monitor.record(soloName, 1, 1, []string{"x:1"}, nil, int64(2*time.Millisecond))
+			e.monitor.record(soloName, 1, 0, nil, nil, int64(5*time.Millisecond))
+			e.monitor.record(soloName, 1, 1, []string{"x:1"}, nil, int64(900*time.Millisecond))
 			return e
 		}},
 		"a waiter is overtaken": {fifo, func() *evidence {
@@ -259,8 +287,10 @@ func TestEveryPromiseHasACheckerThatFindsItBroken(t *testing.T) {
 			e.monitor.holding["y:7"] = int64(10 * time.Second)
 			return e
 		}},
-		"Acquire returns long after its context": {acquireReturns, func() *evidence { return evidenceOf(late) }},
-		"no grants after a strike":               {grantsResume, func() *evidence { return strickenEvidence() }},
+		"a grant of which its caller hears late":  {heardInTime, func() *evidence { return heardEvidence(3000) }},
+		"a grant of which its caller never hears": {heardInTime, func() *evidence { return heardEvidence(0) }},
+		"Acquire returns long after its context":  {acquireReturns, func() *evidence { return evidenceOf(late) }},
+		"no grants after a strike":                {grantsResume, func() *evidence { return strickenEvidence() }},
 		"no grants after a strike to tenants, while those without go on": {grantsResume, func() *evidence {
 			return strickenEvidence(poolName, soloName, slotsName)
 		}},
@@ -405,9 +435,19 @@ func TestPermitOfAKilledProcessEndsWhenItWasKilled(t *testing.T) {
 
 func TestRecoveryIsTheTimeFromTheEndOfAStrikeToTheNextGrant(t *testing.T) {
 	e := evidenceOf(soloCall("a", "x:1", 10, 1, 2, 3), soloCall("a", "x:2", 20, 1, 700, 701))
-	assert.Zero(t, e.recovery(soloName))
+	took, again := e.recovery(soloName)
+	assert.Zero(t, took)
+	assert.True(t, again)
 	e.strikes = []strike{{"trouble", 0, int64(100 * time.Millisecond), int64(100 * time.Millisecond)}}
-	assert.Equal(t, 600*time.Millisecond, e.recovery(soloName))
+	took, again = e.recovery(soloName)
+	assert.Equal(t, 600*time.Millisecond, took)
+	assert.True(t, again)
+	e.strikes = append(e.strikes, strike{"trouble", int64(800 * time.Millisecond), int64(900 * time.Millisecond), int64(time.Second)})
+	e.ended = int64(time.Second)
+	took, again = e.recovery(soloName)
+	assert.Equal(t, 600*time.Millisecond, took)
+	assert.False(t, again, "however soon the load ended")
+	assert.NotEmpty(t, noProgress(e))
 }
 
 func TestUndecidedHistoryIsNeitherKeptNorBroken(t *testing.T) {

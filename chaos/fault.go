@@ -26,13 +26,14 @@ const (
 	ownNumbers     promise = "S13" // no two holders have the same number at the same time
 	numbersFence   promise = "S14" // the tokens of each number increase
 	deadReleased   promise = "V1"  // the units of a killed process are free a TTL and half a second later
+	heardInTime    promise = "V2"  // a grant reaches its caller within a third of a TTL and half a second, even if no message arrives
 	acquireReturns promise = "V4"  // Acquire returns soon after the end of its context
 	grantsResume   promise = "V5"  // after a strike, calls are granted again
 	keysExpire     promise = "V7"  // keys that are no longer used expire soon
 )
 
 // promises contains all promises in the order of the documentation.
-var promises = []promise{limitOnServer, limitByContext, oneOrder, oneState, fifo, tokensIncrease, liveOnArrival, lossReported, namesSeparate, fairShares, ownNumbers, numbersFence, fencing, deadReleased, acquireReturns, grantsResume, keysExpire}
+var promises = []promise{limitOnServer, limitByContext, oneOrder, oneState, fifo, tokensIncrease, liveOnArrival, lossReported, namesSeparate, fairShares, ownNumbers, numbersFence, fencing, deadReleased, heardInTime, acquireReturns, grantsResume, keysExpire}
 
 // fault is one kind of failure.
 type fault struct {
@@ -40,6 +41,7 @@ type fault struct {
 	kind         string // of servers
 	options      fairsem.Options
 	noMessages   bool                // no wake message ever arrives
+	onlyMessages bool                // it touches no process, no server and no connection
 	exempt       []promise           // not promised under this fault; README.md says why
 	control      bool                // the unfenced store must lose writes of solo and of slots, otherwise the run proves nothing
 	losesState   bool                // the server may lose writes that it has not confirmed yet

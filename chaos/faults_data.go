@@ -12,7 +12,7 @@ var deleteExempt = []promise{limitOnServer, limitByContext, oneOrder, oneState, 
 
 // dataFaults change the keys as another program may do.
 func dataFaults() []fault {
-	all := []fault{{name: "FLUSHALL", kind: single, exempt: deleteExempt, strike: command("FLUSHALL")}}
+	all := []fault{{name: "FLUSHALL", kind: single, exempt: deleteExempt, maxPause: 2 * time.Second, strike: command("FLUSHALL")}}
 	for _, key := range protocol.Kinds {
 		f := fault{name: "DEL of " + key, kind: single, sparesOthers: true, exempt: deleteExempt, strike: deleteKey(key)}
 		switch key {
@@ -44,6 +44,8 @@ func (env *environment) nameWith(key string) string {
 		return sharedName
 	case protocol.NumbersKey:
 		return slotsName
+	case protocol.Weight: // every call of solo weighs 1
+		return poolName
 	}
 	return env.randomName()
 }

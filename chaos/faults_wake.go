@@ -12,11 +12,11 @@ import (
 // wakeFaults concern the messages that notify waiters of grants.
 func wakeFaults() []fault {
 	return []fault{
-		{name: "all wake messages lost", kind: single, smoke: true, noMessages: true, strike: nothing},
+		{name: "all wake messages lost", kind: single, smoke: true, noMessages: true, onlyMessages: true, strike: nothing},
 		{name: "all wake messages lost, and kill -9", kind: single, noMessages: true, strike: killWorker},
-		{name: "no right to the channels for a while", kind: single, strike: revokeChannels},
-		{name: "forged wake messages", kind: single, sparesOthers: true, smoke: true, strike: forge},
-		{name: "a flood of wake messages", kind: single, strike: flood},
+		{name: "no right to the channels for a while", kind: single, onlyMessages: true, strike: revokeChannels},
+		{name: "forged wake messages", kind: single, sparesOthers: true, onlyMessages: true, smoke: true, strike: forge},
+		{name: "a flood of wake messages", kind: single, onlyMessages: true, strike: flood},
 	}
 }
 

@@ -30,6 +30,8 @@ type monitor struct {
 	holding    map[string]int64    // id -> when it was last seen among the holders; guarded by mu
 	holders    map[string][]string // name -> the ids of the holders at the last read; guarded by mu
 	gone       map[string]int64    // id -> when it was first seen to hold no more; guarded by mu
+	first      map[string]int64    // id -> when it was first seen to hold; guarded by mu
+	again      map[string]int64    // id -> when it was first seen to hold although it had held no more; guarded by mu
 	waiting    map[string]int64    // id -> when it was last seen in the queue; guarded by mu
 	nameOf     map[string]string   // id -> the name at which it was first seen; guarded by mu
 	wrongName  []string            // ids that were seen at two names; guarded by mu
@@ -58,7 +60,7 @@ func newMonitor(rdb redis.UniversalClient) *monitor {
 		rdb: rdb, stop: make(chan struct{}),
 		queued: make(map[string]int64), holding: make(map[string]int64), granted: make(map[string]int64),
 		holders: make(map[string][]string), gone: make(map[string]int64), waiting: make(map[string]int64),
-		nameOf: make(map[string]string),
+		nameOf: make(map[string]string), first: make(map[string]int64), again: make(map[string]int64),
 	}
 }
 
@@ -158,6 +160,11 @@ func (m *monitor) record(name string, limit, units int64, holders, waiters []str
 			m.wrongName = append(m.wrongName, fmt.Sprintf("%s at %d: %s is there, but it was first seen at %s", name, now, id, m.nameOf[id]))
 		}
 	}
+	for _, id := range holders {
+		if m.gone[id] > 0 && m.again[id] == 0 {
+			m.again[id] = asked
+		}
+	}
 	for _, id := range m.holders[name] {
 		m.gone[id] = now
 	}
@@ -168,7 +175,7 @@ func (m *monitor) record(name string, limit, units int64, holders, waiters []str
 	// For the units of killed processes, the time before the read counts: it cannot be later than the state that was read.
 	for _, id := range holders {
 		if m.holding[id] == 0 {
-			m.granted[name] = now
+			m.granted[name], m.first[id] = now, now
 		}
 		m.holding[id] = asked
 	}

@@ -193,6 +193,12 @@ func (proc *process) stalledFor(from, to int64) time.Duration {
 	return time.Duration(still)
 }
 
+// diedOf reports whether a signal ended the process, which has ended: one that is struck may have ended by itself just before.
+func (proc *process) diedOf(signal syscall.Signal) bool {
+	status, ok := proc.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == signal
+}
+
 // exitTimeout is how long a process may take to release its permits and end.
 const exitTimeout = 15 * time.Second
 
@@ -214,7 +220,7 @@ func (s *processSet) stop() error {
 			errs = append(errs, fmt.Errorf("worker %s: it has not ended after %v", proc.name, exitTimeout))
 			continue
 		}
-		if proc.killedAt() == 0 && proc.exitErr != nil {
+		if proc.exitErr != nil && (proc.killedAt() == 0 || !proc.diedOf(syscall.SIGKILL)) {
 			errs = append(errs, fmt.Errorf("worker %s: %w: %s", proc.name, proc.exitErr, strings.TrimSpace(proc.stderr.String())))
 		}
 	}
@@ -239,10 +245,10 @@ func (s *processSet) histories() ([]*call, error) {
 			mine = append(mine, c)
 		}
 		for _, c := range mine {
-			// A process that does not run cannot be notified. Callers that check their context show what it sees
-			// when it continues.
-			if c.Awaited && proc.stalledFor(c.Granted, c.Released) > 0 {
-				c.Released = c.Granted
+			// A process that does not run cannot be notified, so the time for which it did not run may be that by which it was late.
+			// Callers that check their context show what it sees when it continues.
+			if c.Awaited {
+				c.Released = max(c.Granted, c.Released-int64(proc.stalledFor(c.Granted, c.Released)))
 			}
 		}
 		all = append(all, mine...)

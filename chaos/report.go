@@ -52,7 +52,8 @@ func newRow(e *evidence) row {
 		r.Refused += c.fenced.refused
 	}
 	for _, name := range contended {
-		r.Recovery = max(r.Recovery, e.recovery(name))
+		took, _ := e.recovery(name)
+		r.Recovery = max(r.Recovery, took)
 	}
 	for _, c := range e.calls {
 		if c.Granted > 0 {

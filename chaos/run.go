@@ -178,12 +178,13 @@ func loseWrites(counters [1 + slotsLimit]counter) bool {
 	return counters[0].unfenced.lost() > 0 && unfencedLost(counters[1:]) > 0
 }
 
-// awaitGrants waits until each contended semaphore has a new grant, or until that has taken too long.
+// awaitGrants waits until each contended semaphore has a new grant, of which its caller must have heard, or until that has taken too long.
 func (env *environment) awaitGrants(ctx context.Context) {
 	over := history.Now()
 	for history.Now() < over+int64(env.fault.recovery(env.processes.config.Options)+time.Second) && ctx.Err() == nil {
 		clock.Sleep(ctx, 20*time.Millisecond)
 		if history.Now() > over+int64(calmTime) && env.monitor.grantedSince(over) {
+			clock.Sleep(ctx, noticeTime(env.processes.config.Options.TTL))
 			return
 		}
 	}
@@ -238,6 +239,7 @@ func (e *evidence) join() {
 	for _, c := range e.calls {
 		g := c.Grant
 		g.ID = cmp.Or(c.ID, ids[fmt.Sprint(c.Process, " ", c.Number)])
+		c.queued = g.ID
 		g.AskedWall = g.Asked
 		g.Position, g.Left = e.confirmed(g.ID), e.waited(c, g.ID)
 		g.Done = e.done(c, g.ID)

@@ -71,6 +71,18 @@ func TestPairHasTheSameLastSaveAndItsAddressesFollowThePrimary(t *testing.T) {
 	assert.NoError(t, await(func() error { return r.monitor.Ping(t.Context()).Err() }))
 }
 
+// A crash of the library was taken for the strike.
+func TestProcessThatHadEndedWhenItWasKilledIsReported(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "crashes")
+	require.NoError(t, os.WriteFile(binary, []byte("#!/bin/sh\nread -r config\nexit 3\n"), 0o700))
+	s := &processSet{binary: binary, folder: t.TempDir(), address: func(int, string) address { return address{} }}
+	require.NoError(t, s.startWorker())
+	proc := s.all()[0]
+	<-proc.exited
+	proc.kill()
+	assert.ErrorContains(t, s.stop(), "exit status 3")
+}
+
 func TestClockOfAServerCanBeStepped(t *testing.T) {
 	r, err := startDeployment(skewed, t.TempDir())
 	require.NoError(t, err)
