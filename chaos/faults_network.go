@@ -16,6 +16,7 @@ func networkFaults() []fault {
 		{name: "replies late, then none", kind: single, strike: delayThenHold},
 		{name: "requests held, then delivered", kind: single, strike: hold((*redistest.Proxy).HoldRequests, false)},
 		{name: "requests held, then lost", kind: single, strike: hold((*redistest.Proxy).HoldRequests, true)},
+		{name: "requests held on open connections, then delivered", kind: single, strike: hold((*redistest.Proxy).HoldOpen, false)},
 		{name: "replies held, then delivered", kind: single, strike: hold((*redistest.Proxy).HoldReplies, false)},
 		{name: "replies held, then lost", kind: single, strike: hold((*redistest.Proxy).HoldReplies, true)},
 		{name: "nothing gets through", kind: single, smoke: true, strike: hold((*redistest.Proxy).Hold, false)},

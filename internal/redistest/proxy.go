@@ -20,6 +20,8 @@ type Proxy struct {
 	running  sync.WaitGroup
 
 	mu     sync.Mutex
+	young  *gate           // of the connections since the last HoldOpen, towards the target; guarded by mu
+	old    []*gate         // of those that are held; guarded by mu
 	target string          // guarded by mu
 	links  context.Context // of all connections since the last Cut; guarded by mu
 	cut    func()          // ends links; guarded by mu
@@ -36,7 +38,7 @@ func StartProxy(target string) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redistest: %w", err)
 	}
-	p := &Proxy{target: target, listener: listener}
+	p := &Proxy{target: target, listener: listener, young: &gate{}}
 	p.links, p.cut = context.WithCancel(context.Background())
 	// Close closes the listener, which ends this goroutine, and waits for it.
 	p.running.Go(p.accept)
@@ -60,10 +62,25 @@ func (p *Proxy) HoldReplies() { p.replies.close() }
 // HoldRequests holds only the data that the clients send: requests are executed after Resume, or never if a Cut comes first.
 func (p *Proxy) HoldRequests() { p.requests.close() }
 
+// HoldOpen holds only the data that clients send on connections that are open now: what they try again on a new one is executed first, and
+// the copy after Resume.
+func (p *Proxy) HoldOpen() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.young.close()
+	p.old, p.young = append(p.old, p.young), &gate{}
+}
+
 // Resume delivers the held data, and forwards again.
 func (p *Proxy) Resume() {
 	p.requests.open()
 	p.replies.open()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, g := range p.old {
+		g.open()
+	}
+	p.old = nil
 }
 
 // Delay delays every reply by d from now on.
@@ -142,15 +159,15 @@ func (p *Proxy) accept() {
 			return
 		}
 		p.mu.Lock()
-		links, target := p.links, p.target
+		links, own, target := p.links, p.young, p.target
 		p.mu.Unlock()
 		// Cut and Close end links, which ends this goroutine. Close waits for it.
-		p.running.Go(func() { p.serve(links, client, target) })
+		p.running.Go(func() { p.serve(links, own, client, target) })
 	}
 }
 
 // serve forwards one connection until it ends.
-func (p *Proxy) serve(links context.Context, client net.Conn, target string) {
+func (p *Proxy) serve(links context.Context, own *gate, client net.Conn, target string) {
 	defer func() { _ = client.Close() }()
 	if !p.requests.pass(links) {
 		return
@@ -167,7 +184,7 @@ func (p *Proxy) serve(links context.Context, client net.Conn, target string) {
 			hole.Store(silent)
 			lost.Store(true)
 		}
-		return true
+		return own.pass(link)
 	}
 	reply := func([]byte) bool {
 		if lost.Load() && !hole.Load() {

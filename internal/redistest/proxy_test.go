@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"bufio"
+	"crypto/rand"
 	"io"
 	"net"
 	"os"
@@ -84,6 +85,27 @@ func TestHeldDataArrivesAfterResume(t *testing.T) {
 
 	p.Resume()
 	require.ElementsMatch(t, []string{":1\r\n", ":2\r\n"}, []string{old.receive(t), fresh.receive(t)})
+}
+
+func TestCopyOnAHeldConnectionArrivesAfterWhatIsSentOnANewOne(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t)
+	p := NewProxy(t, s.Addr())
+	old := dial(t, p.Addr())
+	old.send(t, "PING")
+	require.Equal(t, "+PONG\r\n", old.receive(t))
+
+	p.HoldOpen()
+	old.send(t, "APPEND k old")
+	old.requireSilent(t)
+	fresh := dial(t, p.Addr())
+	fresh.send(t, "APPEND k new")
+	require.Equal(t, ":3\r\n", fresh.receive(t))
+	require.NoError(t, old.Close()) // what it has sent is on its way
+	p.Resume()
+	require.Eventually(t, func() bool { return s.Client().Get(t.Context(), "k").Val() == "newold" }, soon, time.Millisecond)
+	fresh.send(t, "PING")
+	require.Equal(t, "+PONG\r\n", fresh.receive(t))
 }
 
 func TestRedirectCutsConnectionsAndConnectsNewOnesToTheNewTarget(t *testing.T) {
@@ -205,7 +227,7 @@ func TestProxyLosesTheReplyToTheNthScript(t *testing.T) {
 	for name, hole := range map[string]bool{"and ends the connection": false, "and leaves the connection open": true} {
 		t.Run(name, func(t *testing.T) {
 			p := NewProxy(t, SharedServer(t).Addr())
-			key := strings.ReplaceAll(t.Name(), " ", "-")
+			key := rand.Text()
 			script := "*4"
 			for _, word := range []string{"eval", "return redis.call('incr', KEYS[1])", "1", key} {
 				script += "\r\n$" + strconv.Itoa(len(word)) + "\r\n" + word
