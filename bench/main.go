@@ -44,6 +44,9 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
+// partly is the folder for the results of some workloads, which must not replace those of all.
+const partly = "../.bin/bench"
+
 // parse parses the flags. It also writes its error to stderr.
 func parse(args []string, stderr io.Writer) (settings, error) {
 	s := settings{only: regexp.MustCompile("")}
@@ -52,7 +55,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	flags.IntVar(&s.Rounds, "rounds", 5, "number of `rounds`; each measures every contender once")
 	flags.DurationVar(&s.Duration, "duration", 2*time.Second, "length of a measurement under contention; others take half of it")
 	flags.BoolVar(&s.Smoke, "smoke", false, "run tiny workloads once; this proves only that the bench runs")
-	flags.StringVar(&s.out, "out", "results", "`folder` for the results")
+	flags.StringVar(&s.out, "out", "results", "`folder` for the results; of a part, with -run, it is "+partly+" unless it is given")
 	flags.Func("run", "run only workloads that match the `regexp`: "+strings.Join(workloadNames(), ", "), func(text string) (err error) {
 		s.only, err = regexp.Compile(text)
 		return err
@@ -62,6 +65,11 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	})
 	if err := flags.Parse(args); err != nil {
 		return s, err
+	}
+	given := false
+	flags.Visit(func(f *flag.Flag) { given = given || f.Name == "out" })
+	if !given && s.only.String() != "" {
+		s.out = partly
 	}
 	if s.Smoke {
 		s.Rounds, s.Duration = 1, 100*time.Millisecond

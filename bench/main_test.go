@@ -33,6 +33,15 @@ func TestFlagsSelectWhatIsMeasured(t *testing.T) {
 	assert.False(t, s.only.MatchString("alone"))
 }
 
+// It replaced the results of all workloads.
+func TestResultsOfAPartAreElsewhere(t *testing.T) {
+	for folder, args := range map[string][]string{"results": nil, partly: {"-run", "alone"}, "there": {"-run", "alone", "-out", "there"}} {
+		s, err := parse(args, io.Discard)
+		require.NoError(t, err)
+		assert.Equal(t, folder, s.out)
+	}
+}
+
 func TestSmokeIsOneShortRoundWhateverTheOtherFlags(t *testing.T) {
 	s, err := parse([]string{"-smoke", "-rounds", "7"}, io.Discard)
 	require.NoError(t, err)

@@ -70,7 +70,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	flags.BoolVar(&s.Smoke, "smoke", false, "run only a selection of faults")
 	flags.BoolVar(&s.list, "list", false, "only list the faults")
 	flags.BoolVar(&s.broken, "broken", false, "run broken variants of the library, and fail unless the checks find each of them; -run then selects variants by name")
-	flags.StringVar(&s.out, "out", "results", "`folder` for the results; empty: write none")
+	flags.StringVar(&s.out, "out", "results", "`folder` for the results; empty: write none, as with -run unless it is given")
 	flags.StringVar(&s.keep, "keep", "", "`folder` for the histories of all runs; empty: keep none")
 	flags.Func("run", "run only faults whose name and kind of server match the `regexp`", func(text string) (err error) {
 		s.only, err = regexp.Compile(text)
@@ -78,6 +78,11 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 	})
 	if err := flags.Parse(args); err != nil {
 		return s, err
+	}
+	given := false
+	flags.Visit(func(f *flag.Flag) { given = given || f.Name == "out" })
+	if !given && s.only.String() != "" {
+		s.out = "" // those of some faults must not replace the results of all
 	}
 	if s.Seed == 0 {
 		s.Seed = uint64(time.Now().Unix())

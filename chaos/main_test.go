@@ -32,6 +32,14 @@ func TestFlagsSelectTheRuns(t *testing.T) {
 	assert.Equal(t, uint64(44), runs[2].seed, "each run of a fault has its own seed")
 }
 
+func TestResultsOfSomeFaultsDoNotReplaceThoseOfAll(t *testing.T) {
+	for folder, args := range map[string][]string{"results": nil, "": {"-run", "OOM"}, "there": {"-run", "OOM", "-out", "there"}} {
+		s, err := parse(args, io.Discard)
+		require.NoError(t, err)
+		assert.Equal(t, folder, s.out)
+	}
+}
+
 func TestInvalidFlagsAreReportedAndHelpSucceeds(t *testing.T) {
 	for _, args := range [][]string{{"-seeds", "0"}, {"-for", "1ms"}, {"-run", "("}, {"what"}, {"-what"}, {"-parallel", "0"}} {
 		var output bytes.Buffer
