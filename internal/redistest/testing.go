@@ -94,7 +94,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 }
 
 // testsPerProcessor is how many parallel tests run at once for each processor: they mostly wait for a lease to end, a server or a screen.
-const testsPerProcessor = 4
+const testsPerProcessor = 6
 
 // Main runs the tests, stops the servers that they shared, and returns the exit code. TestMain needs nothing else:
 //
