@@ -85,8 +85,8 @@ func (r *release) buildPackages(ctx context.Context, dirs ...string) error {
 func (r *release) buildCommand(ctx context.Context, targets ...string) error {
 	for _, target := range targets {
 		system, arch, _ := strings.Cut(target, "/")
-		at := in(r.clone.path(command), append(r.userAlone(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+arch)...)
-		if _, err := at.run(ctx, "go", "build", "-mod=readonly", "-trimpath", "-o", os.DevNull, "."); err != nil {
+		at := in(r.clone.path(command), append(slices.Clone(r.user), "GOOS="+system, "GOARCH="+arch)...)
+		if _, err := at.run(ctx, "go", "build", "-mod=readonly", "-o", os.DevNull, "."); err != nil {
 			return fmt.Errorf("%s: %w", target, err)
 		}
 	}

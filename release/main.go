@@ -72,7 +72,10 @@ func complete(ctx context.Context, root, version string) (*release, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(r.buildPackages(ctx, r.w.modules()...), r.buildCommand(ctx, allTargets...)); err != nil {
+	if err = r.buildPackages(ctx, r.w.modules()...); err == nil {
+		err = r.buildCommand(ctx, allTargets...)
+	}
+	if err != nil {
 		r.discard()
 		return nil, err
 	}

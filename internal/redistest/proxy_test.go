@@ -43,6 +43,13 @@ func (c *rawConn) receive(t *testing.T) string {
 	return line
 }
 
+// ping requires the connection to be forwarded, in both directions.
+func (c *rawConn) ping(t *testing.T) {
+	t.Helper()
+	c.send(t, "PING")
+	require.Equal(t, "+PONG\r\n", c.receive(t))
+}
+
 // requireSilent waits about a hundred times as long as a reply takes.
 func (c *rawConn) requireSilent(t *testing.T) {
 	t.Helper()
@@ -63,8 +70,7 @@ func TestProxyForwards(t *testing.T) {
 	t.Parallel()
 	p := NewProxy(t, NewServer(t).Addr())
 	c := dial(t, p.Addr())
-	c.send(t, "PING")
-	require.Equal(t, "+PONG\r\n", c.receive(t))
+	c.ping(t)
 }
 
 func TestHeldDataArrivesAfterResume(t *testing.T) {
@@ -72,8 +78,7 @@ func TestHeldDataArrivesAfterResume(t *testing.T) {
 	s := NewServer(t)
 	p := NewProxy(t, s.Addr())
 	old := dial(t, p.Addr())
-	old.send(t, "PING")
-	require.Equal(t, "+PONG\r\n", old.receive(t))
+	old.ping(t)
 
 	p.Hold()
 	old.send(t, "INCR k")
@@ -92,8 +97,7 @@ func TestCopyOnAHeldConnectionArrivesAfterWhatIsSentOnANewOne(t *testing.T) {
 	s := NewServer(t)
 	p := NewProxy(t, s.Addr())
 	old := dial(t, p.Addr())
-	old.send(t, "PING")
-	require.Equal(t, "+PONG\r\n", old.receive(t))
+	old.ping(t)
 
 	p.HoldOpen()
 	old.send(t, "APPEND k old")
@@ -103,9 +107,8 @@ func TestCopyOnAHeldConnectionArrivesAfterWhatIsSentOnANewOne(t *testing.T) {
 	require.Equal(t, ":3\r\n", fresh.receive(t))
 	require.NoError(t, old.Close()) // what it has sent is on its way
 	p.Resume()
-	require.Eventually(t, func() bool { return s.Client().Get(t.Context(), "k").Val() == "newold" }, soon, time.Millisecond)
-	fresh.send(t, "PING")
-	require.Equal(t, "+PONG\r\n", fresh.receive(t))
+	require.Eventually(t, func() bool { return s.Client().Get(t.Context(), "k").Val() == "newold" }, soon, pollEvery)
+	fresh.ping(t)
 }
 
 func TestRedirectCutsConnectionsAndConnectsNewOnesToTheNewTarget(t *testing.T) {
@@ -176,13 +179,11 @@ func TestCutClosesCurrentConnectionsOnly(t *testing.T) {
 	t.Parallel()
 	p := NewProxy(t, NewServer(t).Addr())
 	old := dial(t, p.Addr())
-	old.send(t, "PING")
-	require.Equal(t, "+PONG\r\n", old.receive(t))
+	old.ping(t)
 	p.Cut()
 	old.requireClosed(t)
 	fresh := dial(t, p.Addr())
-	fresh.send(t, "PING")
-	require.Equal(t, "+PONG\r\n", fresh.receive(t))
+	fresh.ping(t)
 }
 
 func TestCutClosesHeldConnections(t *testing.T) {
@@ -211,8 +212,7 @@ func TestCloseOfAHeldProxyLeavesNoGoroutine(t *testing.T) {
 	p, err := StartProxy(s.Addr())
 	require.NoError(t, err)
 	open := dial(t, p.Addr())
-	open.send(t, "PING")
-	require.Equal(t, "+PONG\r\n", open.receive(t))
+	open.ping(t)
 	p.Hold()
 	open.send(t, "PING")
 	held := dial(t, p.Addr())
@@ -257,16 +257,14 @@ func TestDelayedRepliesArriveLate(t *testing.T) {
 	const delay = 60 * time.Millisecond
 	p.Delay(delay)
 	began := time.Now()
-	c.send(t, "PING")
-	require.Equal(t, "+PONG\r\n", c.receive(t))
+	c.ping(t)
 	require.GreaterOrEqual(t, time.Since(began), delay)
 }
 
 func TestHeldRequestsAreExecutedAfterResume(t *testing.T) {
 	p := NewProxy(t, SharedServer(t).Addr())
 	c := dial(t, p.Addr())
-	c.send(t, "PING")
-	require.Equal(t, "+PONG\r\n", c.receive(t))
+	c.ping(t)
 	p.HoldRequests()
 	c.send(t, "PING")
 	c.requireSilent(t)

@@ -29,7 +29,8 @@ down. A primary of a cluster that is down does not keep commands from the names 
 servers. Credentials of sentinels are ` + "`sentinel_username` and `sentinel_password`" + `. With TLS ` + "`tls_ca`" + ` names a file with
 the certificates of the authorities to trust, and of no others; without it they are those that the system trusts. ` + "`tls_cert` and `tls_key`" + `
 name files with a certificate of the client and its key, for servers that want one: those with ` + "`tls-auth-clients yes`" + `, which Redis has
-unless it is set. These two are read again for every connection. Write special characters of a password as ` + "`%XX`" + `. Other parameters, such as ` + "`read_timeout=5s`" + `, are those of go-redis.`},
+unless it is set. These two are read again for every connection. Write special characters of a password as ` + "`%XX`" + `. Other
+parameters, such as ` + "`read_timeout=5s`" + `, are those of go-redis.`},
 	{"Exit codes", "Exit codes of all commands", []entry{
 		{"0", "It worked."},
 		{"1", "The answer is no: there is no such name or permit, nothing to evict, or a check failed."},
