@@ -176,6 +176,20 @@ func TestAllowFailsWithADoneContextWhateverTheCause(t *testing.T) {
 	})
 }
 
+// V4: neither the answer nor the release that follows delays it.
+func TestAcquireReturnsAtOnceWhenItsContextEnds(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		ctx, cancel := context.WithCancel(background)
+		done := acquires(ctx, c, CallOptions{})
+		asked, ended := w.carries("acquire a: 1"), time.Now()
+		cancel()
+		require.ErrorIs(t, (<-done).err, context.Canceled)
+		assert.Equal(t, ended, time.Now())
+		asked.answers(1, -1, 0, 1, int64(protocol.Waiting), 5)
+		w.carries("release a: 1").answers(1, -1, 0, 1, int64(protocol.Waiting), 0)
+	})
+}
+
 func TestWeightedWaitsForALimitToGrowUntilMaxWaitAndReportsItOnce(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		reported := recordEvents(c)
