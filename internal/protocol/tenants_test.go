@@ -295,8 +295,8 @@ func (w *tenantWalk) acquire() {
 		w.p.remove(id)
 	}
 	batch := 1 + w.IntN(3)
-	if batch > 1 { // what counts as waiting then depends on when the script grants to earlier ones of the batch
-		params.MaxQueue = 0
+	if batch > 1 { // who waits, and whom a head start overtakes, then depends on when the script grants to others: after the last one of the batch
+		params.MaxQueue, params.HeadStart = 0, 0
 	}
 	d := known(w.p.limit)
 	var asked []*ticket
