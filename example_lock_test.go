@@ -52,7 +52,7 @@ func ExampleMutex_fencedWrite() {
 	row := &account{balance: 100}
 
 	// The first holder reads, and then is paused for longer than its lease.
-	stalls := fairsem.CallOptions{TTL: 2 * time.Second, NoRefresh: true}
+	stalls := fairsem.CallOptions{TTL: 4 * time.Second, NoRefresh: true}
 	first, err := lock.With(stalls).Lock(ctx)
 	if err != nil {
 		fmt.Println(err)

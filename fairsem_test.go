@@ -795,7 +795,7 @@ func TestStatusCountsPermitsWhoseLeaseEnded(t *testing.T) {
 	everywhere(t, func(t *testing.T, w *world) {
 		w.limit = 2
 		s := w.semaphore()
-		once := s.With(fairsem.CallOptions{NoRefresh: true, TTL: 2 * time.Second}) // a busy machine takes a part of it
+		once := s.With(fairsem.CallOptions{NoRefresh: true, TTL: 4 * time.Second}) // a busy machine takes a part of it
 		kept, late := w.must(s.Acquire(t.Context(), 1)), w.must(once.Acquire(t.Context(), 1))
 		w.eventually(func() bool { return w.status(s).Expired == 1 }, "it is not counted")
 		assert.ErrorIs(t, givenBack(t.Context(), late), fairsem.ErrLost)
