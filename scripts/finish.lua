@@ -2,9 +2,9 @@
 -- keys, and the reply.
 --
 -- needs:    SECOND, clock_ahead, declared_spec, declares, departed, epoch, expire_at, expired_count, extra_weight, first_token, forecast,
---           grace_until, granted_count, grants, had_queue, keep, last_granted, limit, messages, notify_heads, now, numbering, pinned, promote, record_pace, remaining,
---           renew_keys, replication, resizing, server, state_lost, steady, stepped_back, store_extra, stored_extra, tenancy,
---           window
+--           grace_until, granted_count, grants, had_queue, keep, last_granted, last_number, limit, messages, notify_heads, now, numbering, pinned,
+--           promote, record_pace, remaining, renew_keys, replication, resizing, server, state_lost, steady, stepped_back, store_extra,
+--           stored_extra, tenancy, window
 -- provides: recorded_at
 -- changes:  expire_at, extra_weight, renew_keys, stored_numbered
 
@@ -57,8 +57,10 @@ if waiters > 0 and notify_heads and (state_lost or window > 0 and (resizing or d
 elseif waiters > 0 and departed.tell and departed.count > 0 then
   departed.tell()
 end
-if holders + waiters == 0 and expire_at > now + 4 * LINGER and redis.call("EXISTS", timeout) == 0 then
-  expire_at, renew_keys = now + 2 * LINGER, true -- idle again after a long lease
+do -- The counter is there until the server's clock has passed the last number, or numbers would decrease after a step of that clock back.
+  local numbered = math.max(now, math.min(math.floor(last_number / 1000), now + MONTH))
+  local idle = holders + waiters == 0 and expire_at > numbered + 4 * LINGER and redis.call("EXISTS", timeout) == 0 -- again, after a long lease
+  if idle or last_number > 0 and expire_at < numbered + LINGER then expire_at, renew_keys = numbered + 2 * LINGER, true end
 end
 if holders == 0 then extra_weight = 0 end
 if numbering and numbering.count > 0 and holders == 0 then redis.call("DEL", numbers) end -- a script was stopped half-way

@@ -21,8 +21,8 @@ local stepped_back = newest > micros + clock_ahead + 1000000 and newest < CENTUR
 if stepped_back then clock_ahead = newest + 1000000 - micros end -- a limit that is declared now was declared after that
 local steady = micros + clock_ahead
 
--- The newest declaration is in effect. Each carries the time at which it was first made, so neither repeating an
--- old one nor a lost meta can bring back a limit that a later process replaced.
+-- The newest declaration is in effect. Each carries the time at which it was first made, so repeating an old one does not bring back a limit
+-- that a later process replaced; after a loss of meta it does, until that process calls again.
 local function parse_limit(declaration) -- a limit, and the ms after which a grant expires; 0: it is not a rate
   local units, period = whole(declaration), 0
   if declaration and not units then

@@ -5,7 +5,7 @@
 --           store_extra, stored_extra
 -- changes:  holders, size, waiters
 local expired_entries = redis.call("ZCOUNT", timeout, "-inf", text(now))
-local stored_extra = weight_count > 0 and whole(redis.call("HGET", weight, "extra")) or 0
+local stored_extra = weight_count > 0 and whole(redis.call("HGET", weight, "extra"), MOST_EXTRA) or 0
 local extra_weight = holders > 0 and stored_extra or 0 -- without holders no units are held
 -- include accounts.lua
 -- include lanes.lua
@@ -49,7 +49,7 @@ local function remove(ids, first)
     local n, state = i - first + 1, GONE
     if held[n] and not removed[ids[i]] then
       state, holders = HELD, holders - 1
-      if units then extra_weight = extra_weight + 1 - parse_weight(units[n]) end
+      if units then extra_weight = extra_weight - (parse_weight(units[n]) - 1) end
       if tenancy then tenancy.released(ids[i], units and parse_weight(units[n]) or 1, held[n], 1) end
     elseif waited[n] and not removed[ids[i]] then
       state, waiters = WAITING, waiters - 1

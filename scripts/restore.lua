@@ -101,6 +101,12 @@ do -- a script can have 200 locals at once
     return found, token_of_found
   end
 
+  -- beyond_its_limit reports whether the tenant of a holder would have more than its limit.
+  local function beyond_its_limit(id, units)
+    local known = tenancy and tenancy.of(id)
+    return known and known.limit > 0 and known.units + units > known.limit
+  end
+
   -- readmit reports whether a holder can be restored, and removes those that have its units, or its numbers, wrongly.
   function readmit(id, units, number, list)
     local has_all = units == limit
@@ -112,7 +118,7 @@ do -- a script can have 200 locals at once
       local other, token = one_with_all()
       if other and not dropped[other] and token < number then drop({ other }) end
     end
-    if must_fit and holders + extra_weight + units > limit then return false end
+    if must_fit and (holders + extra_weight + units > limit or beyond_its_limit(id, units)) then return false end
     if has_all and units > 1 then with_all = math.max(with_all, number) end
     if list == "" then return true end
     local losers = numbering.claim(id, list, number, first_token)

@@ -82,6 +82,7 @@ local function text(number) return string.format("%d", number) end
 -- value that is not whole, below 0, or above most counts as missing: it can neither block the name for ever nor
 -- reach a client.
 local TOP = 2 ^ 53 - 1
+local MOST_EXTRA = 2 ^ 62 -- in a grace period several holders may have all units of the largest limit
 local function whole(stored, most)
   local number = tonumber(stored)
   if number and number >= 0 and number <= (most or TOP) and number % 1 == 0 then return number end

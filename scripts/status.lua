@@ -19,7 +19,7 @@
 local at, from = unpack(ARGV, OWN, OWN + 1)
 at, from = tonumber(at), tonumber(from)
 if at == 0 then at = now end
-local extra_weight = holders > 0 and weight_count > 0 and whole(redis.call("HGET", weight, "extra")) or 0
+local extra_weight = holders > 0 and weight_count > 0 and whole(redis.call("HGET", weight, "extra"), MOST_EXTRA) or 0
 local expired = redis.call("ZCOUNT", timeout, "-inf", text(at))
 local ids = expired > from and redis.call("ZRANGEBYSCORE", timeout, "-inf", text(at), "LIMIT", from, 2 * BOUND) or {}
 local held, units, waited = 0, 0, 0

@@ -38,7 +38,7 @@ local function add(tenant, share, limit, units, permits, waiting, first)
 end
 
 if not stored_tenants then
-  local extra = holders > 0 and weight_count > 0 and whole(redis.call("HGET", weight, "extra")) or 0
+  local extra = holders > 0 and weight_count > 0 and whole(redis.call("HGET", weight, "extra"), MOST_EXTRA) or 0
   local first = redis.call("ZRANGE", queue, 0, 0, "WITHSCORES")[2]
   add("", 1, 0, holders + extra, holders, waiters, whole(first))
   return list

@@ -37,6 +37,12 @@ func (l *clockLab) step(d time.Duration) {
 	l.server.SetTime(l.time)
 }
 
+// pass lets time pass: keys expire.
+func (l *clockLab) pass(d time.Duration) {
+	l.step(d)
+	l.server.FastForward(d)
+}
+
 func (l *lab) as(client string) CallPrefix {
 	space := l.space
 	space.ClientID = client
@@ -84,6 +90,51 @@ func TestNumbersAdvanceWithTimeAfterTheClockWasSteppedBack(t *testing.T) {
 		l.step(10 * time.Second)
 	}
 	assert.Greater(t, first, l.time.UnixMicro())
+}
+
+// The last number would be forgotten with the keys, and numbers begin anew below it.
+func TestNumbersIncreaseOnANameThatWasIdleSinceTheClockWasSteppedBack(t *testing.T) {
+	t.Parallel()
+	for name, idle := range map[string]func(l *clockLab){
+		"released after it": func(l *clockLab) {
+			l.step(-time.Hour)
+			l.ask(Release(l.as("you"), known(3), 0, false, tickets("you:1")), 1)
+		},
+		"released before it": func(l *clockLab) {
+			l.ask(Release(l.as("you"), known(3), 0, false, tickets("you:1")), 1)
+			l.step(-time.Hour)
+			l.acquireOne("me:1", declares(3, 7), AcquireParams{})
+			l.ask(Release(l.as("me"), known(3), 0, false, tickets("me:1")), 1)
+		},
+		"used for long after it": func(l *clockLab) {
+			l.step(-4 * time.Hour)
+			l.ask(Release(l.as("you"), known(3), 0, false, tickets("you:1")), 1)
+			for range 8 {
+				l.pass(10 * time.Minute)
+				l.acquireOne("me:1", declares(3, 7), AcquireParams{})
+				l.ask(Release(l.as("me"), known(3), 0, false, tickets("me:1")), 1)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newClockLab(t)
+			first := l.acquireOne("you:1", declares(3, usedNow), AcquireParams{}).Number
+			idle(l)
+			last, err := l.rdb.Get(background, l.keys[3]).Int64()
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, last, first)
+			l.pass(30 * time.Minute)
+			l.acquireOne("you:2", declares(3, usedNow), AcquireParams{}) // a grace period begins
+			l.pass(2 * time.Second)
+			r := l.acquireOne("you:2", declares(3, usedNow), AcquireParams{})
+			require.Equal(t, Held, r.State)
+			assert.Greater(t, r.Number, last)
+			l.ask(Release(l.as("you"), known(3), 0, false, tickets("you:2")), 1)
+			l.pass(6 * time.Hour)
+			assert.Empty(t, l.server.Keys(), "once the clock has passed it, it may be forgotten")
+		})
+	}
 }
 
 func TestNumbersCompensateStepsBackAndNoStepsForward(t *testing.T) {

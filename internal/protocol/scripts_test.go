@@ -633,6 +633,14 @@ func TestAcquireSentAgainIsTheSameAcquire(t *testing.T) {
 		call:  acquiring(known(3), nil),
 		reply: "evicted",
 	}, {
+		name:  "a waiter that weighs more than a limit which was lowered meanwhile, and is removed by the call, is told so",
+		seed:  "owner you:1=5 | queue you:2=6 me:1=7 | timeout you:1=-10s you:2=20s me:1=20s | counter 9 | weight extra=1 me:1=3 you:1=2" + meta + " pinned=2",
+		ids:   []string{"me:1*3"},
+		call:  acquiring(known(3), nil),
+		reply: "too big, me:1 gets 0 for 7",
+		wake:  "you 2:6:#1",
+		state: "owner you:2=#1 | timeout you:2=20s | counter #1 | meta declared=3 layout=2 pinned=2 since=7 until=80s granted=1 lapsed=1",
+	}, {
 		name:  "an expired holder is gone, and another id of the call gets its room",
 		seed:  "owner me:1=5 | timeout me:1=-10s | counter 9 | weight extra=2 me:1=3" + meta,
 		ids:   []string{"me:1*3", "me:2*2"},
@@ -1423,6 +1431,21 @@ func TestLargestWeightAndLimitAreCountedExactly(t *testing.T) {
 		r = l.ask(Acquire(l.space.About("name"), declares(MaxUnits, 1), t1, []*ticket{largest}), 1)
 		assert.Equal(t, "held #1", ranked(r.String()))
 		assert.Equal(t, int64(MaxUnits), l.status(1).Used)
+	})
+}
+
+// In a grace period holders may be restored above the limit: together they have more units than a limit can be.
+func TestMoreUnitsThanTheLargestLimitAreCounted(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		const all = MaxUnits
+		l.seed(fmt.Sprintf("owner me:1=5 me:2=6 | timeout me:1=20s me:2=20s | counter 9 | weight extra=%d me:1=%d me:2=%d | meta declared=%d layout=2 since=7 until=80s",
+			int64(2*all-2), int64(all), int64(all), int64(all)))
+		assert.Equal(t, int64(2*all), l.status(all).Used)
+		l.ask(Release(l.space.About("name"), known(all), 0, false, tickets("me:1")), 1)
+		assert.Equal(t, int64(all), l.status(all).Used)
+		r := l.ask(Acquire(l.space.About("name"), known(all), AcquireParams{TTL: time.Minute}, tickets("me:3")), 1)
+		assert.Equal(t, "refused", r.String())
 	})
 }
 

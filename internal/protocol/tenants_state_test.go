@@ -334,6 +334,27 @@ func TestCallOfATenantThatIsStoppedHalfWayGrantsNothingTooMuch(t *testing.T) {
 	}
 }
 
+// S1, S2: after the grace period one that the tenant was granted meanwhile counts.
+func TestHolderIsNotRestoredBeyondTheLimitOfItsTenant(t *testing.T) {
+	onBoth(t, func(t *testing.T, rdb *redis.Client) {
+		l := newLab(t, rdb)
+		l.seed("meta layout=2")
+		d := naming(9, TenantSpec{Name: "one", Share: 1, Limit: 1}, TenantSpec{Name: "two", Share: 1, Limit: 2})
+		p := AcquireParams{TTL: time.Minute}
+		l.ask(Acquire(l.space.About("name"), d, p, tickets("me:1:one", "me:2:two")), 2)
+		back := func(id string) State {
+			had := Claims{Holders: 1, Epoch: seededEpoch, Confirmed: 3, Granted: 3, Numbers: []int64{1}, Units: []int64{1}}
+			return l.ask(Restore(l.space.About("name"), d, time.Minute, tickets(id), had), 1).Results[0].State
+		}
+		assert.Equal(t, Gone, back("you:1:one"))
+		assert.Equal(t, Held, back("you:2:two"))
+		assert.Equal(t, Gone, back("you:3:two"))
+		s := l.snapshot()
+		assert.Equal(t, []string{"you:2:two", "me:1:one", "me:2:two"}, members(s.owner))
+		l.checkTenants(s)
+	})
+}
+
 // Of tenants that hold nothing and do not wait few are remembered, so any number of them leave nothing behind.
 func TestTenantsThatHaveNothingAreForgotten(t *testing.T) {
 	t.Parallel()
