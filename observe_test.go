@@ -906,7 +906,7 @@ func (l *late) Err() error {
 // Each call ends with one Granted or NotAcquired, each permit with one Released or Lost, whatever happens.
 func TestUnderRandomLoadEveryCallAndEveryPermitHasItsEventsOnce(t *testing.T) {
 	w, _ := privately(t)
-	w.limit, w.ttl = 12, 2*time.Second
+	w.limit, w.ttl = 12, 6*time.Second // a stall must not end the wait for an answer
 	const clients, workers = 2, 12
 	var all, killer sync.WaitGroup
 	stop := make(chan struct{})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -215,7 +216,9 @@ func TestProcessesUnderRandomLoadKeepEveryPromise(t *testing.T) {
 	for _, g := range grants {
 		assert.False(t, g.Lost, g)
 	}
-	left, err := w.rdb.Keys(t.Context(), "*").Result()
-	require.NoError(t, err)
-	assert.Subset(t, []string{w.key("counter"), w.key("meta")}, left)
+	var left []string
+	require.Eventually(t, func() bool { // a busy machine leaves tombstones of calls that were given up, which expire
+		left = w.rdb.Keys(t.Context(), "*").Val()
+		return len(left) > 0 && !slices.ContainsFunc(left, func(key string) bool { return key != w.key("counter") && key != w.key("meta") })
+	}, time.Minute, 100*time.Millisecond, "%v", &left)
 }
