@@ -468,7 +468,7 @@ func TestOnlyKeysOfTheLibraryAreNames(t *testing.T) {
 
 func TestRepliesThatTheScriptDoesNotMakeAreErrors(t *testing.T) {
 	t.Parallel()
-	for _, raw := range [][]any{nil, {}, {"1"}, {"1", []any{}}, {"1", []any{}, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}} {
+	for _, raw := range [][]any{nil, {}, {"1"}, {"1", []any{}}, {"1", []any{int64(0)}}, {"1", []any{"owner"}}, {"1", []any{int64(len(protocol.Kinds) + 1)}}, {"1", []any{}, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}} {
 		_, err := decode(raw)
 		assert.ErrorIs(t, err, errReply, "%v", raw)
 	}

@@ -126,7 +126,11 @@ func decode(raw []any) (f facts, err error) {
 	}
 	f.now = number(raw[0])
 	for _, i := range list(raw[1]) {
-		f.wrong = append(f.wrong, protocol.Kinds[number(i)-1])
+		kind := number(i)
+		if kind < 1 || kind > int64(len(protocol.Kinds)) {
+			return f, errReply
+		}
+		f.wrong = append(f.wrong, protocol.Kinds[kind-1])
 	}
 	if len(f.wrong) > 0 {
 		return f, nil
