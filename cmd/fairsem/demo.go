@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -94,16 +93,8 @@ func demoRun(o *demo.Options, run func(context.Context, io.Writer, demo.Options)
 		ctx, cancel := context.WithCancelCause(cmd.Context())
 		defer cancel(nil)
 		o.Interrupt = func() { cancel(exit.CtrlC) }
-		return withExitCode(run(ctx, cmd.OutOrStdout(), *o))
+		return run(ctx, cmd.OutOrStdout(), *o)
 	})
-}
-
-// withExitCode adds the exit code to the error of a broken promise.
-func withExitCode(err error) error {
-	if errors.Is(err, demo.ErrBroken) {
-		return &exit.Error{Code: exit.No, Err: err}
-	}
-	return err
 }
 
 func newDemoWorker() *cobra.Command {

@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -200,7 +199,7 @@ func TestAWorkerReleasesAndEndsWhenItsInputEnds(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, worker.Start())
 	require.NoError(t, json.NewEncoder(in).Encode(map[string]any{
-		"url": "redis://" + m.Addr(), "name": "n", "label": "l", "limit": 2, "weight": 2, "ttl": 2 * time.Second,
+		"url": "redis://" + m.Addr(), "name": "n", "label": "l", "weight": 2,
 	}))
 	for g, err := range history.Lines(out) {
 		require.NoError(t, err)
@@ -213,14 +212,6 @@ func TestAWorkerReleasesAndEndsWhenItsInputEnds(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, worker.Wait())
 	assert.False(t, m.Exists("fairsem:{n}:owner"))
-}
-
-func TestABrokenPromiseHasAnExitCodeOfItsOwn(t *testing.T) {
-	t.Parallel()
-	var coded *exit.Error
-	require.ErrorAs(t, withExitCode(fmt.Errorf("%w: two at once", demo.ErrBroken)), &coded)
-	assert.Equal(t, exit.No, coded.Code)
-	assert.Equal(t, io.EOF, withExitCode(io.EOF))
 }
 
 // requireDemo requires everything that the demo is to show.

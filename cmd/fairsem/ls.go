@@ -91,10 +91,7 @@ func (o *lsOptions) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer s.Close()
-	search, err := inspect.NewSearch(s.Client, o.pattern)
-	if err != nil {
-		return err
-	}
+	search := inspect.NewSearch(s.Client, o.pattern)
 	if o.watch.watch {
 		defer search.Follow(cmd.Context(), o.watch.interval)()
 	}

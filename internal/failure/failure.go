@@ -4,6 +4,7 @@ package failure
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -27,6 +28,19 @@ type shortened string
 
 func (e shortened) Error() string { return string(e) }
 func (e shortened) RedisError()   {}
+
+type reworded struct {
+	words string
+	cause error
+}
+
+func (e *reworded) Error() string { return e.words }
+func (e *reworded) Unwrap() error { return e.cause }
+
+// Reworded wraps cause, and has none of its words: these may repeat a password, or differ each time.
+func Reworded(cause error, format string, args ...any) error {
+	return &reworded{fmt.Sprintf(format, args...), cause}
+}
 
 // inScript is what Redis before 7 puts before the error of a command of a script, and the error.
 var inScript = regexp.MustCompile(`^ERR Error running script \(call to f_[0-9a-f]{40}\): @user_script:\d+: (?:@user_script: \d+: )?-?([A-Z].*)$`)

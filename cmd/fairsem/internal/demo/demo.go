@@ -4,7 +4,6 @@ package demo
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 )
 
 // Defaults of a demo.
@@ -39,12 +39,9 @@ type Options struct {
 	Interrupt func()        // called for Ctrl-C on a terminal that sends no signal; to end the context
 }
 
-// ErrBroken is the error of a demo that saw the library break a promise.
-var ErrBroken = errors.New("promise broken")
-
 // Run returns when all processes and the embedded server are gone. It must be called on the main thread, for the
-// kernel kills the workers when the thread that started them ends. The error is ErrBroken, the cause of ctx, or the
-// failure that ended the demo.
+// kernel kills the workers when the thread that started them ends. The error is that of a broken promise, which has
+// the exit code exit.No, the cause of ctx, or the failure that ended the demo.
 func Run(ctx context.Context, out io.Writer, o Options) error {
 	srv, err := openServer(ctx, o.Redis)
 	if err != nil {
@@ -96,15 +93,15 @@ func (d *demo) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	screen := newDisplay(out, d.options, "fairsem demo", &scene{}, func(l logWriter) display[frame] { return &plain{logWriter: l} })
-	defer screen.close()
+	show, end := newDisplay(out, d.options, "fairsem demo", &scene{}, func(l logWriter) func(frame) { return (&plain{logWriter: l}).show })
+	defer end()
 	err = poll(ctx, d.team.failed, d.over, func() error {
 		s, err := observe(ctx, d.client, d.sem.Name())
 		if err != nil {
 			return d.server.stateError(d.sem, err)
 		}
 		d.update(s)
-		screen.show(d.frame(s))
+		show(d.frame(s))
 		return nil
 	})
 	d.ended = time.Now()
@@ -118,9 +115,7 @@ func (d *demo) orders() []orders {
 			URL:    d.server.url,
 			Name:   d.sem.Name(),
 			Label:  fmt.Sprintf("worker %d", i+1),
-			Limit:  Limit,
 			Weight: weight,
-			TTL:    ttl,
 		}
 	}
 	return all
@@ -169,8 +164,6 @@ func (d *demo) conclude(ctx context.Context, out io.Writer) error {
 		return d.server.stateError(d.sem, err)
 	}
 	e := evidence{
-		limit:     Limit,
-		ttl:       ttl,
 		grants:    d.team.history(),
 		orderings: d.orderings,
 		mostSeen:  d.mostSeen,
@@ -192,5 +185,5 @@ func broken(verdicts []verdict) error {
 	if len(claims) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %s", ErrBroken, strings.Join(claims, ", "))
+	return &exit.Error{Code: exit.No, Err: fmt.Errorf("promise broken: %s", strings.Join(claims, ", "))}
 }

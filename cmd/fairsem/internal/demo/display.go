@@ -10,21 +10,21 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/screen"
 )
 
-// display shows frames until it is closed.
-type display[F any] interface {
-	show(F)
-	close()
-}
-
-// newDisplay returns a display that draws what on out if that is a terminal. Otherwise it is a log, and with JSON it shows nothing.
-func newDisplay[F any](out io.Writer, o Options, title string, what drawing[F], log func(logWriter) display[F]) display[F] {
+// newDisplay returns a function that shows a frame, and one that ends the display. It draws what on a screen of its own, if out is a terminal.
+// Otherwise it is a log, and with JSON it shows nothing.
+func newDisplay[F any](out io.Writer, o Options, title string, what drawing[F], log func(logWriter) func(F)) (show func(F), end func()) {
 	switch {
 	case o.JSON:
-		return log(logWriter{io.Discard})
+		return log(logWriter{io.Discard}), func() {}
 	case !screen.CanDraw(out):
-		return log(logWriter{out})
+		return log(logWriter{out}), func() {}
 	}
-	return startLive(out, picture[F]{title: title, drawing: what, signs: signs(), interrupt: o.Interrupt})
+	program, ended := screen.Program(picture[F]{title: title, drawing: what, signs: signs(), interrupt: o.Interrupt}, out), make(chan struct{})
+	go func() { // ends when end asks it to, and end waits
+		defer close(ended)
+		_, _ = program.Run() // without a picture the demo continues, and its summary has everything
+	}()
+	return func(f F) { program.Send(f) }, func() { program.Quit(); <-ended } // which leaves the terminal as it was
 }
 
 // logWriter writes a log.
@@ -32,31 +32,6 @@ type logWriter struct{ out io.Writer }
 
 func (l logWriter) line(format string, args ...any) {
 	_, _ = fmt.Fprintf(l.out, format+"\n", args...) // a reader that is gone ends the process
-}
-
-func (logWriter) close() {}
-
-// live draws on a screen of its own.
-type live[F any] struct {
-	program *tea.Program
-	ended   chan struct{}
-}
-
-func startLive[F any](out io.Writer, model picture[F]) *live[F] {
-	l := &live[F]{screen.Program(model, out), make(chan struct{})}
-	go func() { // ends when close asks it to, and close waits
-		defer close(l.ended)
-		_, _ = l.program.Run() // without a picture the demo continues, and its summary has everything
-	}()
-	return l
-}
-
-func (l *live[F]) show(f F) { l.program.Send(f) }
-
-// close leaves the terminal as it was.
-func (l *live[F]) close() {
-	l.program.Quit()
-	<-l.ended
 }
 
 // drawEvery is fast enough for a bar to run down, and slow enough to be no load.

@@ -64,7 +64,7 @@ type job struct {
 	waited   time.Duration
 }
 
-// RunTenants returns when the load has ended and the embedded server is gone. The error is ErrBroken, the cause of ctx, or the failure
+// RunTenants returns when the load has ended and the embedded server is gone. The error is as that of Run, or the failure
 // that ended the demo.
 func RunTenants(ctx context.Context, out io.Writer, o Options) error {
 	srv, err := openServer(ctx, o.Redis)
@@ -162,12 +162,13 @@ func (n *neighbours) run(ctx context.Context, out io.Writer) error {
 			}
 		}
 	}
-	screen := newDisplay(out, n.options, "fairsem demo tenants", &neighbourFrame{}, func(l logWriter) display[neighbourFrame] { return &neighbourLog{logWriter: l} })
-	defer screen.close()
+	show, end := newDisplay(out, n.options, "fairsem demo tenants", &neighbourFrame{},
+		func(l logWriter) func(neighbourFrame) { return (&neighbourLog{logWriter: l}).show })
+	defer end()
 	err := poll(ctx, failed, n.over, func() error {
 		f, err := n.frame(ctx)
 		if err == nil {
-			screen.show(f)
+			show(f)
 		}
 		return err
 	})

@@ -30,7 +30,7 @@ func (d *demo) report(verdicts []verdict) report {
 	return r
 }
 
-// write writes the report as JSON, or a summary for people. The error is ErrBroken.
+// write writes the report as JSON, or a summary for people. The error is that of broken.
 func (r report) write(out io.Writer, o Options, header string, events []event) error {
 	if o.JSON {
 		_, _ = out.Write(text.JSON(r)) // an error cannot be reported anywhere

@@ -8,10 +8,8 @@ import (
 	"github.com/fairsem/fairsem/internal/history"
 )
 
-// evidence is all observations of the demo, and the limit and the TTL that were promised.
+// evidence is all observations of the demo.
 type evidence struct {
-	limit     int64
-	ttl       time.Duration
 	grants    []history.Grant
 	orderings orderings
 	mostSeen  int64 // most units in use that Redis reported in one answer
@@ -52,7 +50,7 @@ func judge(e evidence) []verdict {
 	pairs, overtaken := overtakes(e.orderings, e.grants)
 	disorder := append(history.TokensRepeat(e.grants), history.TokensDecrease(e.grants)...)
 	return []verdict{
-		limitKept(fmt.Sprintf("never more than %d units in use at once", e.limit), e.grants, len(e.grants), e.limit, e.mostSeen),
+		limitKept(fmt.Sprintf("never more than %d units in use at once", Limit), e.grants, len(e.grants), Limit, e.mostSeen),
 		newVerdict("first come, first served",
 			fmt.Sprintf("%d overtakes, %d pairs queued", len(overtaken), pairs), len(overtaken) == 0 && pairs > 0, overtaken...),
 		newVerdict("every token larger than those before",
@@ -91,7 +89,7 @@ func overtakes(lines orderings, grants []history.Grant) (pairs int, found []hist
 }
 
 func (e evidence) deadReleased() verdict {
-	d, allowed := e.death, e.ttl+deathGrace
+	d, allowed := e.death, ttl+deathGrace
 	v := verdict{Promise: "the units of a dead process are released"}
 	switch {
 	case d.killed == 0:

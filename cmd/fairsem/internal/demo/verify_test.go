@@ -9,17 +9,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/internal/history"
 )
 
 const second = int64(time.Second)
 
-// flawless is a small run in which every promise held: limit 2, TTL 2 s. "dead" is killed at 3 s.
+// flawless is a small run in which every promise held: limit 3, TTL 2 s. "dead" is killed at 3 s.
 func flawless() evidence {
 	dead := history.Grant{Process: "d", ID: "dead", Weight: 2, Token: 12, Asked: 1, Granted: 2 * second, Released: 3 * second, Lost: true}
 	e := evidence{
-		limit: 2,
-		ttl:   2 * time.Second,
 		grants: []history.Grant{
 			{Process: "a", ID: "first", Weight: 2, Token: 11, Asked: 1, Granted: second, Released: 2 * second},
 			dead,
@@ -49,13 +48,13 @@ func TestEveryBrokenPromiseIsFound(t *testing.T) {
 		found   string
 	}{
 		"too many at once": {func(e *evidence) { e.grants[0].Released = 2*second + 1 },
-			"never more than 2 units in use at once", "most: 4, over 4 grants"},
-		"one heavier than the limit": {func(e *evidence) { e.grants[0].Weight = 3 },
-			"never more than 2 units in use at once", "most: 3, over 4 grants"},
+			"never more than 3 units in use at once", "most: 4, over 4 grants"},
+		"one heavier than the limit": {func(e *evidence) { e.grants[0].Weight = 4 },
+			"never more than 3 units in use at once", "most: 4, over 4 grants"},
 		"a grant that cannot be": {func(e *evidence) { e.grants[0].Released = second - 1 },
-			"never more than 2 units in use at once", "most: 2, over 4 grants"},
-		"Redis said that there were too many": {func(e *evidence) { e.mostSeen = 3 },
-			"never more than 2 units in use at once", "most: 3, over 4 grants"},
+			"never more than 3 units in use at once", "most: 2, over 4 grants"},
+		"Redis said that there were too many": {func(e *evidence) { e.mostSeen = 4 },
+			"never more than 3 units in use at once", "most: 4, over 4 grants"},
 		"overtaken in the queue": {func(e *evidence) { e.orderings.add([]fairsem.Ticket{{ID: "last"}, {ID: "next"}}) },
 			"first come, first served", "1 overtakes, 4 pairs queued"},
 		"no waiter was seen": {func(e *evidence) { e.orderings = nil },
@@ -89,7 +88,9 @@ func TestEveryBrokenPromiseIsFound(t *testing.T) {
 			assert.Equal(t, c.found, verdicts[at].Found)
 			err := broken(verdicts)
 			assert.ErrorContains(t, err, "promise broken: \""+c.promise+"\" ("+c.found+")")
-			assert.ErrorIs(t, err, ErrBroken)
+			var coded *exit.Error
+			require.ErrorAs(t, err, &coded)
+			assert.Equal(t, exit.No, coded.Code)
 			for _, v := range slices.Delete(verdicts, at, at+1) {
 				assert.True(t, v.Held, "%s too: %s", v.Promise, v.Found)
 			}

@@ -19,12 +19,10 @@ import (
 // orders are the first line that a worker reads from its standard input. A password is in neither
 // its arguments nor its environment, which others can see.
 type orders struct {
-	URL    string        `json:"url"`
-	Name   string        `json:"name"`
-	Label  string        `json:"label"`
-	Limit  int64         `json:"limit"`
-	Weight int64         `json:"weight"`
-	TTL    time.Duration `json:"ttl"`
+	URL    string `json:"url"`
+	Name   string `json:"name"`
+	Label  string `json:"label"`
+	Weight int64  `json:"weight"`
 }
 
 // How long a worker holds, and how long it then does something else.
@@ -50,7 +48,7 @@ func Work(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	if err := rdb.Ping(ctx).Err(); err != nil {
 		return fmt.Errorf("cannot reach %s: %w", there, failure.Discreet(err))
 	}
-	client, err := fairsem.New(rdb, fairsem.Options{TTL: o.TTL, Label: o.Label})
+	client, err := fairsem.New(rdb, fairsem.Options{TTL: ttl, Label: o.Label})
 	if err != nil {
 		return err
 	}
@@ -73,7 +71,7 @@ type worker struct {
 }
 
 func (w *worker) work(ctx context.Context) error {
-	sem, err := w.client.Semaphore(w.Name, w.Limit)
+	sem, err := w.client.Semaphore(w.Name, Limit)
 	if err != nil {
 		return err
 	}

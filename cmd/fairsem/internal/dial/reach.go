@@ -23,19 +23,6 @@ const stepTimeout = 3 * time.Second
 // ErrKind is of a server that answers, but is of another kind than the URL is about.
 var ErrKind = errors.New("another kind of server")
 
-// refusal is an error in words of our own: those of its cause may repeat a password.
-type refusal struct {
-	words string
-	cause error
-}
-
-func (r *refusal) Error() string { return r.words }
-func (r *refusal) Unwrap() error { return r.cause }
-
-func newRefusal(cause error, format string, args ...any) error {
-	return &refusal{fmt.Sprintf(format, args...), cause}
-}
-
 // Reach pings the server once, so that a wrong address is reported at once; of a cluster, one primary has to answer. The error is one
 // line with the address and advice, and wraps the error of the server or the network, or ErrKind; it is the cause of ctx if that ends.
 func (s *Server) Reach(ctx context.Context) error {
@@ -64,16 +51,16 @@ func (s *Server) check(ctx context.Context, client redis.UniversalClient) error 
 		if Refuses(err) {
 			form = "Redis at %s refuses: %s; %s"
 		}
-		return newRefusal(err, form, s, s.describe(err), s.advice(err))
+		return failure.Reworded(err, form, s, s.describe(err), s.advice(err))
 	}
 	if s.kind != "standalone" {
 		return nil
 	}
 	switch mode(ctx, client) {
 	case "cluster": // which has some of the names only
-		return newRefusal(ErrKind, "%s is a node of a cluster: write cluster://, or clusters:// with TLS, instead of redis://", s)
+		return failure.Reworded(ErrKind, "%s is a node of a cluster: write cluster://, or clusters:// with TLS, instead of redis://", s)
 	case "sentinel":
-		return newRefusal(ErrKind, "%s is a sentinel: write sentinel://%s?master_name=NAME", s, s)
+		return failure.Reworded(ErrKind, "%s is a sentinel: write sentinel://%s?master_name=NAME", s, s)
 	}
 	return nil
 }

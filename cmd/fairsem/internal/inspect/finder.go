@@ -95,7 +95,7 @@ func (f *Finder) end(err error) {
 	}
 	f.err, f.part = nil, nil
 	if err != nil {
-		f.part = &steady{"fairsem: list: a primary of the cluster does not answer, so names may be missing", err}
+		f.part = failure.Reworded(err, "fairsem: list: a primary of the cluster does not answer, so names may be missing") // the same each time
 	}
 	if f.scan == 0 {
 		close(f.scanned)

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -17,10 +18,19 @@ func Glob(given string) (func(string) bool, error) {
 		return func(s string) bool { return s == given }, nil
 	}
 	if _, err := path.Match(given, ""); err != nil {
-		return nil, fmt.Errorf(`%q is no pattern: a [ lacks its ] or has bytes that are not UTF-8, or a \ what it is before; \[ is the character`, given)
+		return nil, fmt.Errorf(`%q is no pattern: a [ needs its ] and UTF-8 within, a \ needs a character after it; \[ is the character [`, given)
 	}
 	pattern := parts.FindAllString(given, -1)
 	return func(s string) bool { return like(pattern, strings.Split(s, "")) }, nil
+}
+
+// Matcher is Glob for the PATTERN of a command, which was checked. "" matches every name, an invalid one none.
+func Matcher(pattern string) func(name string) bool {
+	matches, err := Glob(cmp.Or(pattern, "*"))
+	if err != nil {
+		return func(string) bool { return false }
+	}
+	return matches
 }
 
 // parts finds the parts of a valid pattern: each is a * or stands for one character.

@@ -4,7 +4,6 @@ package inspect
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"math"
 	"slices"
@@ -89,16 +88,6 @@ func surveyOf(all []fairsem.Status, unreadable []error) Survey {
 // errLate is why a name is not waited for any more.
 var errLate = errors.New("only other names are answered")
 
-// steady is an error of a poll without the words of its cause, which differ each time in how long there was no answer: a text that does not
-// change is shown once.
-type steady struct {
-	words string
-	cause error
-}
-
-func (s *steady) Error() string { return s.words }
-func (s *steady) Unwrap() error { return s.cause }
-
 // isOfTheName reports whether err says something about the keys of one name only: the query of any other may work.
 func isOfTheName(err error) bool { return failure.OfTheName(err) || errors.Is(err, protocol.ErrReply) }
 
@@ -125,7 +114,8 @@ func statuses(ctx context.Context, client *fairsem.Client, names []string, lag t
 			patience.Stop()
 			leave()
 			if errors.Is(unreadable[i], errLate) {
-				unreadable[i] = &steady{fmt.Sprintf("fairsem: status %q: %v", name, errLate), unreadable[i]}
+				// Without how long there was no answer: a text that does not change is shown once.
+				unreadable[i] = failure.Reworded(unreadable[i], "fairsem: status %q: %v", name, errLate)
 			}
 			if unreadable[i] == nil || isOfTheName(unreadable[i]) {
 				read.Store(true)

@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -16,10 +15,9 @@ type Search struct {
 	finder  *Finder // nil: every query scans all keys
 }
 
-// NewSearch returns an error if the pattern is invalid. "" matches every name.
-func NewSearch(client *fairsem.Client, pattern string) (*Search, error) {
-	match, err := Glob(cmp.Or(pattern, "*"))
-	return &Search{client: client, pattern: pattern, match: match}, err
+// NewSearch returns the search for the names that Matcher of the pattern matches.
+func NewSearch(client *fairsem.Client, pattern string) *Search {
+	return &Search{client: client, pattern: pattern, match: Matcher(pattern)}
 }
 
 // Follow prepares for repeated queries: it finds the names in the background until the returned function is called. The

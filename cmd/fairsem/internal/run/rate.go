@@ -9,6 +9,7 @@ import (
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/internal/failure"
 )
 
 // RateJob is a command that starts at a limited rate. Without a command it only waits for the grant.
@@ -88,7 +89,7 @@ func (w *rateWaiter) wait(ctx context.Context, limiter *fairsem.Limiter) error {
 	var refusal *fairsem.WaitError
 	switch {
 	case errors.As(err, &refusal):
-		return tooLateError{refusal, request.Name}
+		return failure.Reworded(refusal, "not acquired: %q would grant the units in %v at the earliest: try again then", request.Name, refusal.RetryAfter)
 	case errors.Is(err, fairsem.ErrUnavailable): // which may be a timeout, too
 	case errors.Is(err, fairsem.ErrNotAcquired): // Redis said that the units might come in time
 		return fmt.Errorf("%w: %q did not grant the units within %s", fairsem.ErrNotAcquired, request.Name, text.Span(request.Wait))
@@ -104,15 +105,3 @@ func allow(ctx context.Context, limiter *fairsem.Limiter, weight int64) error {
 	}
 	return &fairsem.WaitError{RetryAfter: d.RetryAfter}
 }
-
-// tooLateError is a refusal that says when the units would be granted.
-type tooLateError struct {
-	refusal *fairsem.WaitError
-	name    string
-}
-
-func (e tooLateError) Error() string {
-	return fmt.Sprintf("not acquired: %q would grant the units in %v at the earliest: try again then", e.name, e.refusal.RetryAfter)
-}
-
-func (e tooLateError) Unwrap() error { return e.refusal }

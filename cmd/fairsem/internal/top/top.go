@@ -29,11 +29,7 @@ type Options struct {
 
 // Run draws until the user quits, or ctx ends: then its error is the cause. The terminal is restored, also after a panic.
 func Run(ctx context.Context, o Options) error {
-	matches, err := inspect.Glob(cmp.Or(o.Pattern, "*"))
-	if err != nil {
-		return err
-	}
-	names := inspect.NewFinder(o.Client, matches, 0, o.Interval)
+	names := inspect.NewFinder(o.Client, inspect.Matcher(o.Pattern), 0, o.Interval)
 	defer names.Start(ctx)()
 	return run(ctx, &server{o.Client, names}, o)
 }

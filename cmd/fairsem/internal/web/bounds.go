@@ -1,22 +1,12 @@
 package web
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 )
-
-// wantedBy returns which names a pattern matches, "" being all.
-func wantedBy(pattern string) func(name string) bool {
-	matches, err := inspect.Glob(cmp.Or(pattern, "*"))
-	if err != nil {
-		return func(string) bool { return false }
-	}
-	return matches
-}
 
 var (
 	errBadName  = errors.New("there can be no semaphore of that name")

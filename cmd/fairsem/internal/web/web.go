@@ -88,7 +88,7 @@ type Page struct {
 func New(o Options) *Page {
 	p := &Page{
 		Options:   o,
-		wanted:    wantedBy(o.Pattern),
+		wanted:    inspect.Matcher(o.Pattern),
 		templates: template.Must(template.ParseFS(files, "templates/*.html")),
 		pulse:     newPinger(o.Interval, o.Ping),
 		journal:   newJournal(o.Log),
