@@ -23,7 +23,7 @@ func (a account) explain(err error, units, limit int64) error {
 	case errors.Is(err, ErrExceedsLimit) && limit > 0 && units > limit:
 		return fmt.Errorf("%w (%d is more than the limit %d of the name)", err, units, limit)
 	case errors.Is(err, ErrExceedsLimit) && a.share == 0:
-		return fmt.Errorf("%w (a limit below %d is in force, which this call did not declare)", err, units)
+		return fmt.Errorf("%w (the limit in force is below %d, and this call did not declare it)", err, units)
 	case a.share == 0:
 		return err
 	case errors.Is(err, ErrQueueFull):

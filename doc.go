@@ -1,9 +1,9 @@
 // Package fairsem provides a distributed, weighted, strictly first-in-first-out semaphore backed by Redis. It limits how many
-// units of something are in use at once, in all processes and on all machines together. It is for a cluster what
-// golang.org/x/sync/semaphore is for one process; [Weighted] has the methods of that package.
+// units of something are in use at once, in all processes and on all machines together. It does for many processes what
+// golang.org/x/sync/semaphore does for one; [Weighted] has the methods of that package.
 //
 //	client, err := fairsem.New(redisClient, fairsem.Options{})
-//	api, err := client.Semaphore("payments-api", 20) // at most 20 at once, in the whole cluster
+//	api, err := client.Semaphore("payments-api", 20) // at most 20 at once, in all processes together
 //	...
 //	permit, err := api.Acquire(ctx, 1) // first come, first served
 //	if err != nil {
@@ -13,7 +13,8 @@
 //	call(permit.Context()) // ends when the permit may no longer be relied on
 //
 // Calls may name a tenant, such as a customer: [CallOptions]. Then the limit is shared fairly between those that want it: the next
-// grant goes to the tenant that holds the fewest units, and of its calls to the first. docs/tenants.md has the rule.
+// grant goes to the tenant that holds the fewest units per unit of its Share, and among its calls to the first. docs/tenants.md
+// has the rule.
 //
 // [Client.Mutex] and [Client.RWMutex] are locks built on a semaphore. [Client.Limiter] limits how often something happens
 // instead of how many at once. [AcquireAll] acquires units of several names in one order, so that callers never
@@ -45,21 +46,26 @@
 //
 // Leases are measured by the clock of the Redis server. A step forward by more than a tenth of a TTL ends leases on which
 // holders still rely, unless they renew them first. A holder that renews in time survives a step of two thirds of its TTL, less
-// the time a renewal takes. Fencing tokens come from that clock, too: after a loss of all state they increase only if
-// the clock is not behind the one that gave the last tokens.
+// the time a renewal takes. Fencing tokens and positions come from that clock, too: after a loss of all state tokens increase, and calls
+// that waited come before new ones, only if the clock is not behind the one that gave the last of them.
 //
 // # What is promised
 //
-// Safety. The units in use never exceed the limit, neither on the server nor, by the contexts of the permits, in all processes
-// together. Only the owner of a permit can release or renew it. An operation that is delivered several times counts once. If
-// the position of one call in the queue was confirmed before another call of the same tenant began, the first is granted first,
-// whatever their weights, unless its process or Redis stands still for two thirds of a TTL, and the position expires, or the
-// limit is set below its weight while it waits. No tenant is granted something while another one waits that holds less per unit
-// of its share and could be granted what it wants. Fencing tokens increase with every grant on a name. No two holders have the
-// same number, and the tokens of each number increase. When Acquire returns a permit, it is valid for at least another tenth of
-// its TTL. A holder is notified of a loss before its units can be granted to anyone else. [Inspector.Evict] is the exception:
-// the units and their numbers are free immediately, and the holder is notified right after. No two names interfere. A script
-// that fails half-way grants nothing, and its partial writes expire. Without an answer from Redis nothing is granted.
+// Safety. No grant makes the units in use exceed the limit, neither on the server nor, by the contexts of the permits, in all
+// processes together. A limit that is lowered revokes no permit: nothing is granted until enough units are released. Only the
+// owner of a permit can release or renew it. An operation that is delivered several times counts once.
+//
+// If the position of one call in the queue was confirmed before another call of the same tenant began, the first is granted
+// first, whatever their weights. The exceptions: the later call has a [CallOptions].HeadStart, which lets it overtake calls that
+// came less than that long before it; the first gives up, or is evicted; its process or Redis stands still for two thirds of a TTL,
+// so that its position expires; or the limit is set below its weight while it waits. No tenant is granted something while
+// another one waits that holds less per unit of its share and could be granted what it wants.
+//
+// Fencing tokens increase with every grant on a name. No two holders have the same number, and the tokens of each number
+// increase. When Acquire returns a permit, it is valid for at least another tenth of its TTL. A holder is notified of a loss
+// before its units can be granted to anyone else. [Inspector.Evict] is the exception: the units and their numbers are free
+// immediately, and the holder is notified right after. No two names interfere. A script that fails half-way grants nothing, and
+// its partial writes expire. Without an answer from Redis nothing is granted.
 //
 // Liveness. The units of a process that was killed are granted again within a TTL and half a second, however many dead
 // waiters are at the head of the queue. Waiters are notified by a message; if all messages are lost, by their

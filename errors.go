@@ -12,9 +12,9 @@ import (
 
 // Errors, to be tested for with [errors.Is]. A returned error names the semaphore and the cause.
 var (
-	// ErrNotAcquired: the units were not free, or other calls of the same tenant or of one that is next waited for some, or the
-	// tenant may hold no more, and this call does not wait, such as TryAcquire or TryLock: nothing is left in Redis. Or CallOptions.MaxWait
-	// has passed: the position in the queue is released in the background.
+	// ErrNotAcquired: a call that does not wait, such as TryAcquire or TryLock, was refused. The units are not free, calls of its tenant or
+	// of a tenant that is next wait for some, or its tenant holds its TenantLimit. Nothing is left in Redis. Or CallOptions.MaxWait has
+	// passed; then the position in the queue is released in the background.
 	ErrNotAcquired = errors.New("fairsem: not acquired")
 	// ErrQueueFull: CallOptions.MaxQueue calls of the same tenant wait already. Nothing is left in Redis.
 	ErrQueueFull = errors.New("fairsem: queue full")
@@ -26,7 +26,7 @@ var (
 	ErrEvicted = errors.New("fairsem: evicted")
 	// ErrNotFound: no permit and no waiter has that id.
 	ErrNotFound = errors.New("fairsem: not found")
-	// ErrReleased is the cause of a permit's context after Release.
+	// ErrReleased is the cause of a permit's context after Release, or after Close of its Client.
 	ErrReleased = errors.New("fairsem: permit released")
 	// ErrClosed: the Client was closed.
 	ErrClosed = failure.ErrClosed

@@ -13,7 +13,7 @@ import (
 func once(ctx context.Context, lock *fairsem.Mutex, job func(context.Context) error) error {
 	permit, err := lock.TryLock(ctx)
 	if errors.Is(err, fairsem.ErrNotAcquired) {
-		return nil // another process is at it
+		return nil // another process runs it
 	}
 	if err != nil {
 		return err

@@ -21,8 +21,8 @@ import (
 )
 
 // atOnce serves at most as many requests at the same time as the semaphore allows, in all processes together.
-func atOnce(sem *fairsem.Semaphore, patience time.Duration, next http.Handler) http.Handler {
-	turn := sem.With(fairsem.CallOptions{MaxWait: patience, MaxQueue: 100})
+func atOnce(sem *fairsem.Semaphore, maxWait time.Duration, next http.Handler) http.Handler {
+	turn := sem.With(fairsem.CallOptions{MaxWait: maxWait, MaxQueue: 100})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		served := false
 		err := turn.Do(r.Context(), 1, func(ctx context.Context) error { // ends with the request or with the permit
@@ -37,8 +37,8 @@ func atOnce(sem *fairsem.Semaphore, patience time.Duration, next http.Handler) h
 }
 
 // atRate serves as many requests in any window as the limiter allows.
-func atRate(limiter *fairsem.Limiter, patience time.Duration, next http.Handler) http.Handler {
-	soon := limiter.With(fairsem.CallOptions{MaxWait: patience})
+func atRate(limiter *fairsem.Limiter, maxWait time.Duration, next http.Handler) http.Handler {
+	soon := limiter.With(fairsem.CallOptions{MaxWait: maxWait})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := soon.Wait(r.Context(), 1); err != nil { // at once, if the turn comes after MaxWait
 			refuse(w, err)

@@ -281,7 +281,7 @@ func (c *Client) releaseAll(states []*nameState) (err error) {
 		}
 	}
 	if missing > 0 {
-		err = fmt.Errorf("%w: close: %d permits or positions in the queue were not released and expire within their TTL, what a Limiter was granted with its window", ErrUnavailable, missing)
+		err = fmt.Errorf("%w: close: %d permits or positions in the queue were not released and expire within their TTL; grants of a Limiter expire with their window", ErrUnavailable, missing)
 	}
 	c.withdraw(ctx)
 	return err

@@ -64,12 +64,15 @@ func (l *Limiter) Declared() (limit int64, per time.Duration) {
 
 func newLimiter(s *Semaphore) *Limiter { return &Limiter{s.Inspector, s} }
 
-// Wait waits until n units are granted. Redis says when that will be, and Wait asks for nothing until then; Redis tells the first 150 waiters
-// if their turns come earlier by half a second or more. If its turn comes after CallOptions.MaxWait or the deadline of ctx, it returns a
-// [*WaitError] at once and was in nobody's way, but not with a HeadStart, when its turn is not known before it is in the queue. That turn is
-// as exact as the RetryAfter of Allow. In a grace period it first waits for the end of that. For a paused name it assumes that the pause ends
-// in a TTL. The other errors are those of Acquire. After an error nothing counts; units that Redis may have granted meanwhile are released, if
-// it answers again within a TTL and the window, or a minute where the window is longer.
+// Wait waits in the queue until n units are granted. Redis reports when that will be, and Wait sends no query until then. If the turn of one
+// of the first 150 waiters moves forward by half a second or more, that waiter is notified.
+//
+// If the turn comes after CallOptions.MaxWait or the deadline of ctx, Wait returns a [*WaitError] at once and never joins the queue. With
+// a HeadStart it has to join first, because its turn is not known before. The turn is as exact as the RetryAfter of [Limiter.Allow]. During
+// a grace period Wait first waits for its end. For a paused name it assumes that the pause ends in a TTL.
+//
+// The other errors are those of Acquire. After an error no unit counts: units that Redis may have granted meanwhile are released, if Redis
+// answers again within a TTL plus the window, of which at most a minute counts.
 func (l *Limiter) Wait(ctx context.Context, n int64) error {
 	_, err := l.acquire(ctx, "wait", n, inQueue)
 	return err

@@ -32,8 +32,8 @@ type Options struct {
 	// are independent of each other.
 	Prefix string
 
-	// TTL is the length of a lease: 10 s if zero, else 100 ms to 24 h. The units of a process that was killed are free
-	// again after at most one TTL. A process that cannot reach Redis loses its permits after nine tenths of it.
+	// TTL is the length of a lease: 10 s if zero, else 100 ms to 24 h. The units of a process that was killed are granted
+	// again within a TTL and half a second. A process that cannot reach Redis loses its permits after nine tenths of it.
 	TTL time.Duration
 
 	// Label is the text that operators see beside a permit, at most 256 bytes; "<hostname>:<pid>" if empty.
@@ -147,7 +147,7 @@ type CallOptions struct {
 	// after a TTL. Without renewals no query is sent about the permit either, unless a connection breaks.
 	NoRefresh bool
 
-	// Tenant is on whose account the units are: a customer, a queue, a user. Tenants share the limit fairly, however many calls
+	// Tenant is the customer, queue or user that the units are charged to. Tenants share the limit fairly, however many calls
 	// of each wait: of those that wait, the next grant goes to the one that holds the fewest units per Share, and of its calls to
 	// the first. A tenant can have all units that no other tenant wants, and nothing is taken from a holder. The empty Tenant
 	// is one like any other. At most 128 bytes, any bytes.

@@ -25,9 +25,9 @@ func (s *Semaphore) options() *CallOptions { return cmp.Or(s.opts, &noOptions) }
 // I/O, and thousands of handles are fine. The name may be any 1 to 512 bytes, and must not start with "}".
 //
 // The limit belongs to the semaphore: the declaration that this client makes with its first operation replaces those
-// that other clients made before, and stays until a later client declares another limit. A client that goes back to a limit which it has
-// used before declares nothing. Once it has used more than 16,384 limits of names, any new one can be taken for such a limit. A lower limit
-// revokes no permit; no new permit is granted until enough units are released.
+// that other clients made before, and stays until a later client declares another limit, or the name is idle for 40 s. A client that returns to a limit it has
+// declared before declares nothing. It remembers 16,384 limits of names or more; after that, a new limit may be treated as one that it
+// has declared before. A lower limit revokes no permit; no new permit is granted until enough units are released.
 //
 // The error is [ErrInvalid].
 func (c *Client) Semaphore(name string, limit int64) (*Semaphore, error) {
@@ -62,12 +62,12 @@ func (s *Semaphore) With(o CallOptions) *Semaphore {
 // behind it. All calls are of one tenant unless CallOptions.Tenant names others; which tenant is next is said there. The caller must
 // release the permit.
 //
-// With a done ctx it fails at once and sends nothing. If ctx ends while the call waits, Acquire returns within
-// milliseconds, with an error that wraps ctx.Err() and [context.Cause]. The error is [ErrUnavailable], too, if Redis had not
-// answered the call, or not its last question for a tenth of a second or for half of the call. The position in the queue, or a
+// With a done ctx it fails at once and sends nothing. If ctx ends while the call waits, Acquire returns within 50 ms, with an error
+// that wraps ctx.Err() and [context.Cause]. The error is also [ErrUnavailable] if Redis has never answered the call, or if its last query
+// has been unanswered for 100 ms or for half the time since the call began, whichever is shorter. The position in the queue, or a
 // permit that was granted meanwhile, is released in the background. If the process or Redis stood still for so long that its position
 // expired, which takes two thirds of a TTL, the call joins the end of the queue. So it does if the limit was below n when its turn
-// came, and no longer is when the process hears of that.
+// came, and no longer is when the process is notified.
 //
 // Other errors are [ErrNotAcquired] after CallOptions.MaxWait, [ErrExceedsLimit], [ErrQueueFull], [ErrEvicted],
 // [ErrInvalid], [ErrClosed], [ErrUnavailable], or an error of Redis that a retry cannot heal, such as a missing right. After any

@@ -81,7 +81,7 @@ func (t *ticket) Units() int64 { return t.weight }
 // Patience is for how long t may wait from now on.
 func (t *ticket) Patience() time.Duration { return time.Until(t.patience) }
 
-// account is on whose account t is.
+// account is the tenant that t is charged to.
 func (t *ticket) account() account { return t.opts.account() }
 
 // params are those of the acquire of t.

@@ -40,16 +40,16 @@ func (o DBOptions) maxIdle() int { return max(0, cmp.Or(o.MaxIdle, o.MaxOpen)) }
 //
 // Another process is another [fairsem.Client] here, or another pool of the same. Where more of them wait than there are units, connections
 // go round: while others wait, a connection that was idle for a third of a TTL is closed, and where there is less than one for each process
-// any that is as old. That goes on in an outage of Redis and in a pause that begin then, also with [KeepOpen], and nothing is opened again
-// before they end. Once a DB knows of a pause it closes nothing for others. The pool of fairsempgx keeps its connections in both.
+// any that is as old. That goes on in an outage of Redis or a pause that begins meanwhile, also with [KeepOpen], and nothing is opened again
+// before it ends. Once a DB knows of a pause it closes nothing for others. The pool of fairsempgx keeps its connections in both.
 //
 // A driver may dial once more to cancel a query, as those for PostgreSQL do. Such a dial takes no unit, since the query may hold the one
 // that it would wait for. So while queries are canceled there may be more connections than the limit, for a moment. The context tells
 // which dial is which: with that of Connect, or one made from it, DialContext acquires a unit, and with any other it does not. So d is
 // for this DB alone. If the driver dials with another context, its Connect fails with [fairsem.ErrInvalid].
 //
-// OpenDB makes the settings of the DB that are in o, and the DB changes them whenever others begin or cease to wait, so the program must
-// not. A Dialer is for one DB. There is nothing to stop but the DB.
+// OpenDB applies the settings in o to the DB. They are changed whenever other processes begin or cease to wait, so the program must not set
+// them. A Dialer is for one DB. Closing the DB ends everything that OpenDB started.
 //
 // The error is [fairsem.ErrInvalid]. Nothing was opened then.
 func (d *Dialer) OpenDB(c driver.Connector, o DBOptions) (*sql.DB, error) {

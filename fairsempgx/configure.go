@@ -23,7 +23,7 @@ type Options struct {
 	OnLost fairsemnet.LossPolicy
 }
 
-// Configure has the pool that is made of config share the limit of s with all pools that do the same, in all processes. It is
+// Configure makes the pool that is created from config share the limit of s with all others configured like this, in all processes. It is
 // called once for each pool, after all other fields of config are set and before [pgxpool.NewWithConfig]. Hooks that are set
 // already are kept and called. Where BeforeConnect or ConnConfig.Tracer is replaced afterwards, calls of the pool fail with
 // [fairsem.ErrInvalid]; for BeforeConnect from the second call on.

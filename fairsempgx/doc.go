@@ -1,4 +1,4 @@
-// Package fairsempgx has the pools of all processes together open at most so many connections to a PostgreSQL server. It is for
+// Package fairsempgx limits how many connections the pools of all processes together open to a PostgreSQL server. It is for
 // [pgxpool], and for database/sql on top of it.
 //
 //	connections, err := client.Semaphore("orders-db", 17) // what the server has room for

@@ -29,7 +29,7 @@ type Options struct {
 	TraceID func(ctx context.Context) string
 }
 
-// Observer makes metrics of the events of one or more Clients. It is a [prometheus.Collector].
+// Observer makes metrics from the events of one or more Clients. It is a [prometheus.Collector].
 // Its methods may be called from any goroutine.
 type Observer struct {
 	names   *labels.Names[*series]

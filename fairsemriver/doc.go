@@ -49,7 +49,7 @@
 // Jobs of other kinds in the same queue of River want it short. The wait is no part of the timeout of the job.
 //
 // River takes a job for stuck when Config.RescueStuckJobsAfter has passed since it was fetched, and the wait counts there. That is 1 h more
-// than JobTimeout, or 1 h without one, unless set. So set it above MaxWait and the longest timeout of a job together. A job that waits or
+// than JobTimeout, or 1 h without one, by default. So set it above MaxWait and the longest timeout of a job together. A job that waits or
 // runs longer is rescued: River counts an attempt, and works on the job a second time beside the first, or discards it after its last one.
 //
 // Tenants share the limit fairly between the jobs that River has fetched. If the jobs of one fill all workers of a queue, the

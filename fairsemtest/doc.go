@@ -24,7 +24,7 @@
 // This is not Redis. A script takes a fraction of a millisecond instead of microseconds, so a test says nothing about
 // speed, and one that holds thousands of names takes seconds to close. The server is never full, evicts nothing, denies no right, and has neither a cluster nor a failover nor
 // replicas: with [fairsem.Options.WaitReplicas] nothing is granted. It loses nothing, so nothing is restored, and
-// [fairsem.Options.Grace] is a millisecond unless set. When it is down it refuses at once, where a network may be silent.
+// [fairsem.Options.Grace] is a millisecond by default. When it is down it refuses at once, where a network may be silent.
 // And nothing here stops your code as a SIGSTOP would: a killed process is one whose messages no longer arrive.
 //
 // Where any of that matters, test on a real server: how long callers wait under load, rights and TLS, Sentinel and

@@ -56,10 +56,10 @@ func (c *connection) gracePeriod() (time.Duration, error) {
 	}
 	grace, err := time.ParseDuration(given)
 	if err != nil {
-		return 0, exit.Usagef("%s %q is no duration such as 10s", source, given)
+		return 0, exit.Usagef("%s %q is not a duration such as 10s", source, given)
 	}
 	if grace <= 0 || grace > longestGrace {
-		return 0, exit.Usagef("%s %v is not above 0 and at most %v", source, grace, text.Span(longestGrace))
+		return 0, exit.Usagef("%s %v must be above 0 and at most %v", source, grace, text.Span(longestGrace))
 	}
 	return grace, nil
 }

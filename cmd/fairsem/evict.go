@@ -21,12 +21,12 @@ func newEvict() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "evict NAME {ID... | --label PATTERN | --tenant TENANT | --all}",
 		Short: "Revoke permits or remove waiters",
-		Long: `Revokes permits of NAME and removes waiters from its queue: those with a given ID, as
-fairsem show lists them, of which an unambiguous beginning of what is before the colon
-is enough, with what is after the colon or without; those of the processes whose label
-PATTERN matches (* is any text, ? a character, [a-z] one of some, \* the character *);
-those of a tenant, which is '' for calls that name none; or all. The units are granted
-to others at once. The holder is notified moments later by the loss of its permit:
+		Long: `Revokes permits of NAME and removes waiters from its queue. ID selects one, as fairsem
+show lists it; an unambiguous beginning of the part before the colon is enough, and the
+part after the colon may be left out. --label selects those of the processes whose label
+PATTERN matches (* is any text, ? a character, [a-z] one of some, \* the character *),
+--tenant those of a tenant ('' for calls that name none), and --all all. The units are
+granted to others at once. The holder is notified moments later by the loss of its permit:
 fairsem run ends its command, and a program that ignores the loss continues. An
 evicted caller may acquire again: to prevent that, use fairsem pause. Of a rate limit
 grants are removed, and their units can be granted again in the same window.

@@ -18,9 +18,9 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "fairsem",
 		Short: "Share a limit fairly between processes, on Redis",
-		Long: `fairsem shares a limit between processes and machines: at most so many units are
-in use at once, grants are first come, first served, and the units of a process
-that died are released by themselves. Redis stores the state.`,
+		Long: `fairsem limits how many units of something are in use at once, in all processes and
+on all machines together. Grants are first come, first served, and the units of a
+process that died are granted to others when its lease ends. Redis stores the state.`,
 		Example: `  # watch it at work: seven processes, an embedded server, ten seconds
   fairsem demo
 

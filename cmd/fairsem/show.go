@@ -29,10 +29,10 @@ func newShow() *cobra.Command {
 		Use:   "show NAME",
 		Short: "Show the holders and the queue of a semaphore",
 		Long: `Shows the limit of NAME, the units in use, the holders and the queue. Each has the label
-of its process (host:pid unless the process sets another; ? if it cannot be read, the
-process has ended, which grants of a rate outlive, or been silent for long, or Redis lost
-its state moments ago), the units, since when by the clock of the server, how soon the
-lease expires unless it is renewed, and the id for fairsem evict. On a terminal the id is
+of its process, host:pid by default; the units; since when, by the clock of the server;
+how soon the lease expires unless it is renewed; and the id for fairsem evict. The label
+is ? if it cannot be read, if the process has ended, which grants of a rate outlive, or
+been silent for long, or if Redis lost its state moments ago. On a terminal the id is
 shortened, which evict accepts, and a narrow one lacks columns, the token first;
 elsewhere nothing is cut. Where units have numbers, so have their holders.
 

@@ -20,7 +20,7 @@ func OpenLedger(addr, name string) Ledger {
 // Close closes its connections.
 func (l Ledger) Close() error { return l.rdb.Close() }
 
-// Do does a job, and writes down how many run at once and, in their order, which were done on whose account.
+// Do does a job, and writes down how many run at once and, in their order, which were done for which tenant.
 func (l Ledger) Do(id, account string, work func()) error {
 	ctx := context.Background() // the job is done, also if its own context ends
 	n, err := l.rdb.Incr(ctx, l.key("running")).Result()

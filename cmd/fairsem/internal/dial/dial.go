@@ -80,7 +80,7 @@ func parseSingle(u *url.URL, set settings) (*Server, error) {
 
 func parseCluster(u *url.URL, set settings) (*Server, error) {
 	if strings.Trim(u.Path, "/") != "" {
-		return nil, errors.New("an address of a cluster with a path: leave it out, a cluster has one database")
+		return nil, errors.New("the URL of a cluster with a path: leave it out, a cluster has one database")
 	}
 	opts, err := parsed(u, clusterOptions)
 	if err != nil {
@@ -122,7 +122,7 @@ func parseSentinel(u *url.URL, set settings) (*Server, error) {
 func sentinelOptions(u *url.URL) (*redis.FailoverOptions, error) {
 	q := u.Query()
 	if q.Has("username") || q.Has("password") { // go-redis takes these to be the ones of the servers
-		return nil, errors.New(`an address of sentinels with username or password after "?": write those of the servers before the host, ` +
+		return nil, errors.New(`the URL of sentinels with username or password after "?": write those of the servers before the host, ` +
 			"and those of the sentinels as sentinel_username and sentinel_password")
 	}
 	user, password := q.Get("sentinel_username"), q.Get("sentinel_password")
@@ -140,10 +140,10 @@ func sentinelOptions(u *url.URL) (*redis.FailoverOptions, error) {
 		return nil, err
 	}
 	if opts.MasterName == "" {
-		return nil, errors.New("an address of sentinels without the name of a primary: add ?master_name=NAME")
+		return nil, errors.New("the URL of sentinels without the name of a primary: add ?master_name=NAME")
 	}
 	if opts.RouteByLatency || opts.RouteRandomly || opts.ReplicaOnly {
-		return nil, errors.New("an address of sentinels that asks for replicas: leave out route_by_latency, route_randomly and replica_only: only the primary can grant")
+		return nil, errors.New("the URL of sentinels that asks for replicas: leave out route_by_latency, route_randomly and replica_only: only the primary can grant")
 	}
 	opts.Username, opts.Password = opts.SentinelUsername, opts.SentinelPassword
 	opts.SentinelUsername, opts.SentinelPassword = user, password

@@ -149,8 +149,8 @@ func TestARefusalExplainsWhatToWriteInstead(t *testing.T) {
 		"redis://a?max_retries=1&dial_timeout=soon":            "the parameter dial_timeout has a value",
 		"cluster://a?addr=pw@b:1&max_redirects=2":              "the parameter addr has a value",
 		"sentinel://a?master_name=m&min_idle_conns=many":       "the parameter min_idle_conns has a value",
-		"redis://a?read_timeout=5s&readTimeout=5s":             "that addresses of its form do not have",
-		"sentinel://a?master_name=m&retries=3&max_redirects=3": "that addresses of its form do not have",
+		"redis://a?read_timeout=5s&readTimeout=5s":             "that URLs of its form do not have",
+		"sentinel://a?master_name=m&retries=3&max_redirects=3": "that URLs of its form do not have",
 	} {
 		_, err := Parse(rawURL)
 		if want == "" {

@@ -29,7 +29,7 @@ func takeFiles(u *url.URL) (settings, error) {
 		return func(*tls.Config) {}, nil
 	}
 	if !slices.Contains([]string{"rediss", "clusters", "sentinels"}, u.Scheme) {
-		return nil, errors.New("an address with a file for TLS, but without TLS: write rediss://, clusters:// or sentinels://")
+		return nil, errors.New("a URL with a file for TLS, but without TLS: write rediss://, clusters:// or sentinels://")
 	}
 	for _, name := range []string{authorityParameter, certParameter, keyParameter} {
 		q.Del(name)
@@ -40,7 +40,7 @@ func takeFiles(u *url.URL) (settings, error) {
 		pool = x509.NewCertPool()
 		text, err := os.ReadFile(authority)
 		if err != nil || !pool.AppendCertsFromPEM(text) {
-			return nil, errors.New("an address whose " + authorityParameter + " does not name a file, in PEM, with the certificate of an authority")
+			return nil, errors.New("a URL whose " + authorityParameter + " does not name a file, in PEM, with the certificate of an authority")
 		}
 	}
 	var own func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
@@ -56,7 +56,7 @@ func takeFiles(u *url.URL) (settings, error) {
 func readPair(cert, key string) (*tls.Certificate, error) {
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
-		return nil, errors.New("an address whose " + certParameter + " and " + keyParameter + " do not name files, in PEM, with a certificate and its key")
+		return nil, errors.New("a URL whose " + certParameter + " and " + keyParameter + " do not name files, in PEM, with a certificate and its key")
 	}
 	return &pair, nil
 }

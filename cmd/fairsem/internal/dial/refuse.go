@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-var errURL = errors.New("not an address of a Redis server, such as " + forms + "; write special characters of a password as %XX, " +
+var errURL = errors.New("not the URL of a server, such as " + forms + "; write special characters of a password as %XX, " +
 	`and check the number of the database`)
 
-// parsed has a function of go-redis read the address, and says which part it refuses. The name of a parameter is shown if go-redis knows it:
+// parsed has a function of go-redis read the URL, and says which part it refuses. The name of a parameter is shown if go-redis knows it:
 // any other text may be a part of a password.
 func parsed[T any](u *url.URL, parse func(rawURL string) (*T, error)) (*T, error) {
 	with := func(q url.Values) (*T, error) {
@@ -40,24 +40,24 @@ func parsed[T any](u *url.URL, parse func(rawURL string) (*T, error)) (*T, error
 		if takes("1") || takes("host:1") { // 1 is a number, a duration, a text and true
 			return nil, errParameter(name)
 		}
-		return nil, errors.New(`an address with a parameter after "?" that addresses of its form do not have; the parameters are those of go-redis, ` +
+		return nil, errors.New(`a URL with a parameter after "?" that URLs of its form do not have; the parameters are those of go-redis, ` +
 			"such as read_timeout=5s, or with rediss:// skip_verify=true; write a ? in a password as %3F")
 	}
 	return nil, errURL
 }
 
 func errParameter(name string) error {
-	return errors.New("an address in which the parameter " + name + " has a value that is not possible")
+	return errors.New("a URL in which the parameter " + name + " has a value that is not possible")
 }
 
-var errNoPassword = errors.New("an address with a user but no password, so that neither would be sent: write redis://:password@host for a " +
+var errNoPassword = errors.New("a URL with a user but no password, so that neither would be sent: write redis://:password@host for a " +
 	"password alone; a user that needs none accepts any")
 
 // check refuses what go-redis would leave out without a word, or could not work with.
 func check(u *url.URL) error {
 	q, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return errors.New(`an address whose part after "?" cannot be read: separate parameters by "&", and write special characters as %XX`)
+		return errors.New(`a URL whose part after "?" cannot be read: separate parameters by "&", and write special characters as %XX`)
 	}
 	if password, _ := u.User.Password(); u.User.Username() != "" && password == "" {
 		return errNoPassword

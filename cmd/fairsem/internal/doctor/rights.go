@@ -90,7 +90,7 @@ var rights = []right{
 	{word: "+subscribe", ask: subscribe, cost: noMessages},
 }
 
-const noMessages = "waiters learn of grants, and holders of a lost server, only with their next renewal"
+const noMessages = "only with their next renewal do waiters find their grants, and holders that Redis has lost its state"
 
 // clusterRights are more, in a cluster.
 var clusterRights = []right{

@@ -28,8 +28,8 @@ for the first host of the URL. One address of a cluster, or one of the sentinels
 down. A primary of a cluster that is down does not keep commands from the names on the others. User and password are those of the
 servers. Credentials of sentinels are ` + "`sentinel_username` and `sentinel_password`" + `. With TLS ` + "`tls_ca`" + ` names a file with
 the certificates of the authorities to trust, and of no others; without it they are those that the system trusts. ` + "`tls_cert` and `tls_key`" + `
-name files with a certificate of the client and its key, for servers that want one: those with ` + "`tls-auth-clients yes`" + `, which Redis has
-unless it is set. These two are read again for every connection. Write special characters of a password as ` + "`%XX`" + `. Other
+name files with a certificate of the client and its key, for servers that want one: those with ` + "`tls-auth-clients yes`" + `, the default
+of Redis. These two are read again for every connection. Write special characters of a password as ` + "`%XX`" + `. Other
 parameters, such as ` + "`read_timeout=5s`" + `, are those of go-redis.`},
 	{"Exit codes", "Exit codes of all commands", []entry{
 		{"0", "It worked."},
@@ -39,8 +39,8 @@ parameters, such as ` + "`read_timeout=5s`" + `, are those of go-redis.`},
 		{"76", "`run` lost the permit, and ended what it ran."},
 		{"125", "fairsem itself failed, as when the server does not answer, or its output cannot be written."},
 		{"126, 127", "The command of `run` or `limit` cannot be executed, or was not found."},
-		{"128+n", "Signal n ended fairsem, or the command of `run` or `limit`. A SIGINT ends fairsem itself by the signal, as a shell expects that runs a script or a loop around it."},
-	}, "Otherwise `run` and `limit` exit with the code of the command that they ran. A standard output that is closed,\nas by `>&-`, counts as `/dev/null`: nothing fails to be written to it."},
+		{"128+n", "Signal n ended fairsem, or the command of `run` or `limit`. A SIGINT ends fairsem itself by that signal, as a shell that runs a script or a loop around it expects."},
+	}, "Otherwise `run` and `limit` exit with the code of the command that they ran. A closed standard output,\nas by `>&-`, counts as `/dev/null`: writing to it does not fail."},
 	{"Environment", "Environment variables that are read, and those that are set", []entry{
 		{"REDIS_URL", "The server, without `--redis`. Other users of the machine can read arguments, but not this. `run` and `limit` do not pass it on to their command, unless `--pass-redis-url` is given."},
 		{"FAIRSEM_PREFIX", "The prefix of every key, without `--prefix`; `fairsem` without either."},

@@ -49,7 +49,7 @@ type Holder struct {
 	HeldMS  int64   `json:"held_ms"`
 }
 
-// Account is on whose account a permit or a waiter is, as --json shows it.
+// Account is the tenant that a permit or a waiter is charged to, as --json shows it.
 type Account struct {
 	Tenant       string `json:"tenant"` // "" where the call names none
 	TenantBase64 []byte `json:"tenant_base64,omitempty"`

@@ -322,7 +322,7 @@ func (s *supervisor) abandonGroup() bool {
 		s.warnUnended()
 		return s.lost
 	}
-	s.journal.warn("a process of the group %d cannot be removed, but does not run any more: its parent does not ask for its exit code", s.child.pid)
+	s.journal.warn("a process of the group %d cannot be removed: it is a zombie, whose parent has not asked for its exit code", s.child.pid)
 	return true
 }
 
