@@ -37,9 +37,9 @@ end
 local old_deadlines = redis.call("ZMSCORE", timeout, unpack(ARGV, first_id, last_id))
 
 -- The fast path of a rate, as plain_acquire.lua is that of a limit: without waiters, an acquire of new ids that all fit
--- needs no queue. It does not reap: expired holders occupy units that are not needed, until the keys have to be renewed or an
--- id does not fit.
-local fast = window > 0 and waiters + weight_count + released == 0 and holders + count <= limit
+-- needs no queue. It does not reap: expired holders occupy units that are not needed, until the keys have to be renewed, also because its
+-- numbers are ahead of the clock, or an id does not fit.
+local fast = window > 0 and waiters + weight_count + released == 0 and holders + count <= limit and steady < 1000 * (expire_at - LINGER)
   and not (stored_tenants or tenant_args > 0 or stored_numbered or adds_numbers or has_weights or renew_keys or declares or state_lost or now < grace_until)
 for i = 1, count do fast = fast and not old_deadlines[i] end
 

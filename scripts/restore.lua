@@ -101,15 +101,11 @@ do -- a script can have 200 locals at once
     return found, token_of_found
   end
 
-  -- beyond_its_limit reports whether the tenant of a holder would have more than its limit.
-  local function beyond_its_limit(id, units)
-    local known = tenancy and tenancy.of(id)
-    return known and known.limit > 0 and known.units + units > known.limit
-  end
-
   -- readmit reports whether a holder can be restored, and removes those that have its units, or its numbers, wrongly.
   function readmit(id, units, number, list)
-    local has_all = units == limit
+    local has_all, known = units == limit, must_fit and tenancy and tenancy.of(id)
+    local most = known and known.limit > 0 and known.limit or math.huge -- of its tenant
+    if units > most then return false end
     if number < all_in or were_away and number < with_all then return false end
     if has_all and (granted_meanwhile or were_away) or may_be_granted(list) then return false end
     if earliest < latest and has_all then
@@ -118,7 +114,7 @@ do -- a script can have 200 locals at once
       local other, token = one_with_all()
       if other and not dropped[other] and token < number then drop({ other }) end
     end
-    if must_fit and (holders + extra_weight + units > limit or beyond_its_limit(id, units)) then return false end
+    if must_fit and (holders + extra_weight + units > limit or known and known.units + units > most) then return false end
     if has_all and units > 1 then with_all = math.max(with_all, number) end
     if list == "" then return true end
     local losers = numbering.claim(id, list, number, first_token)

@@ -137,6 +137,29 @@ func TestNumbersIncreaseOnANameThatWasIdleSinceTheClockWasSteppedBack(t *testing
 	}
 }
 
+// Its fast path changes no expiry.
+func TestCounterOfARateThatIsInUseOutlivesAStepOfTheClockBack(t *testing.T) {
+	t.Parallel()
+	l := newClockLab(t)
+	d := declares(100, 7) // what has expired need not be removed
+	d.Spec.Window = time.Second
+	for i := range 20 {
+		r := l.ask(Acquire(l.as("me"), d, AcquireParams{TTL: time.Second}, tickets(fmt.Sprintf("me:%d", i+1))), 1).Results[0]
+		switch i {
+		case 0:
+			l.step(-time.Hour)
+			continue
+		case 1:
+			assert.Equal(t, Early, r.State, "a new epoch starts")
+		default:
+			require.Equal(t, Held, r.State)
+			gone := l.time.Add(l.rdb.PTTL(background, l.keys[3]).Val())
+			require.Greater(t, gone.UnixMicro(), r.Number, "call %d", i)
+		}
+		l.pass(5 * time.Second)
+	}
+}
+
 func TestNumbersCompensateStepsBackAndNoStepsForward(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
