@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -128,12 +129,13 @@ func TestRateLimitReportsNoGrantThatDoesNotCount(t *testing.T) {
 // slowPrimaries is a cluster whose primaries reply late.
 type slowPrimaries struct {
 	*redis.ClusterClient
-	node           *redis.Client
-	called, resume chan struct{}
+	node   *redis.Client
+	called func()
+	resume chan struct{}
 }
 
 func (s slowPrimaries) ForEachMaster(ctx context.Context, f func(context.Context, *redis.Client) error) error {
-	close(s.called)
+	s.called()
 	<-s.resume
 	return f(ctx, s.node)
 }
@@ -142,15 +144,14 @@ func TestCanceledListReadsNothingThatIsStillWritten(t *testing.T) {
 	t.Parallel()
 	node, rdb := redis.NewClient(&redis.Options{}), redis.NewClusterClient(&redis.ClusterOptions{})
 	t.Cleanup(func() { assert.NoError(t, errors.Join(node.Close(), rdb.Close())) })
-	primaries := slowPrimaries{rdb, node, make(chan struct{}), make(chan struct{})}
-	c, err := New(primaries, Options{})
-	require.NoError(t, err)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	go func() {
-		<-primaries.called
+	primaries := slowPrimaries{rdb, node, nil, make(chan struct{})}
+	primaries.called = sync.OnceFunc(func() { // a scan may ask again
 		cancel(errors.New("enough"))
 		close(primaries.resume)
-	}()
+	})
+	c, err := New(primaries, Options{})
+	require.NoError(t, err)
 	defer func() { assert.NoError(t, c.Close()) }()
 	var last error
 	for _, err := range c.List(ctx) {

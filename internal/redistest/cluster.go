@@ -55,6 +55,22 @@ func startCluster() (*Cluster, error) {
 	return c, nil
 }
 
+// startPatientCluster is for many tests at once, none of which needs a failover. On a busy machine a node of StartCluster takes another for
+// gone that does not run for a second, and messages that are published until they are connected again are lost.
+func startPatientCluster() (*Cluster, error) {
+	c, err := StartCluster()
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range c.Nodes {
+		err = errors.Join(err, n.do("CONFIG", "SET", "cluster-node-timeout", 15_000).Err())
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
 const clusterNode = memoryOnly + "cluster-enabled yes\ncluster-node-timeout 2000\ncluster-announce-ip 127.0.0.1\n"
 
 // Client returns a client of the whole cluster. It is always the same one. Stop closes it.

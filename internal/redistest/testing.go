@@ -15,7 +15,7 @@ import (
 var (
 	single   = shared[*Server]{start: func() (*Server, error) { return Start() }}
 	secure   = shared[*Server]{start: func() (*Server, error) { return StartSecure() }}
-	cluster  = shared[*Cluster]{start: StartCluster}
+	cluster  = shared[*Cluster]{start: startPatientCluster}
 	sentinel = shared[*Sentinel]{start: startPatient}
 )
 
