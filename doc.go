@@ -46,8 +46,9 @@
 //
 // Leases are measured by the clock of the Redis server. A step forward by more than a tenth of a TTL ends leases on which
 // holders still rely, unless they renew them first. A holder that renews in time survives a step of two thirds of its TTL, less
-// the time a renewal takes. Fencing tokens and positions come from that clock, too: after a loss of all state tokens increase, and calls
-// that waited come before new ones, only if the clock is not behind the one that gave the last of them.
+// the time a renewal takes. Fencing tokens and positions come from that clock, too: after a loss of all state, and on a name that Redis
+// has forgotten because it was idle, tokens increase, and calls that waited come before new ones, only if the clock is not behind the
+// one that gave the last of them.
 //
 // # What is promised
 //
@@ -57,8 +58,9 @@
 //
 // If the position of one call in the queue was confirmed before another call of the same tenant began, the first is granted
 // first, whatever their weights. The exceptions: the later call has a [CallOptions].HeadStart, which lets it overtake calls that
-// came less than that long before it; the first gives up, or is evicted; its process or Redis stands still for two thirds of a TTL,
-// so that its position expires; or the limit is set below its weight while it waits. No tenant is granted something while
+// came less than that long before it; the first gives up, or is evicted; its process or Redis stands still, or nothing gets through
+// between them, for two thirds of a TTL, so that its position expires; Redis loses state, and its position is restored only after
+// the grace period; or the limit of the name or of its tenant is set below its weight while it waits. No tenant is granted something while
 // another one waits that holds less per unit of its share and could be granted what it wants.
 //
 // Fencing tokens increase with every grant on a name. No two holders have the same number, and the tokens of each number

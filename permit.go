@@ -30,10 +30,10 @@ func (p *Permit) Context() context.Context {
 func (p *Permit) ID() string { return p.mustExist().id }
 
 // Token is a fencing token. It is larger than the token of every permit granted before on the same name. After a loss of all state
-// in Redis that holds only if the clock of the server is not behind the one that gave the last tokens. Where at most one permit
-// is held at a time, a store that refuses writes with a token lower than one it has seen is safe from holders that were
-// paused. With several holders at a time, tokens show the order of the grants and fence no holder, except by number: see
-// [Permit.Numbers].
+// in Redis, and on a name that Redis has forgotten because it was idle, that holds only if the clock of the server is not behind
+// the one that gave the last tokens. Where at most one permit is held at a time, a store that refuses writes with a token lower
+// than one it has seen is safe from holders that were paused. With several holders at a time, tokens show the order of the grants
+// and fence no holder, except by number: see [Permit.Numbers].
 func (p *Permit) Token() int64 { return p.mustExist().token }
 
 // Number is the first of [Permit.Numbers], and -1 if the permit has none.

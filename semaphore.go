@@ -25,9 +25,10 @@ func (s *Semaphore) options() *CallOptions { return cmp.Or(s.opts, &noOptions) }
 // I/O, and thousands of handles are fine. The name may be any 1 to 512 bytes, and must not start with "}".
 //
 // The limit belongs to the semaphore: the declaration that this client makes with its first operation replaces those
-// that other clients made before, and stays until a later client declares another limit, or the name is idle for 40 s. A client that returns to a limit it has
-// declared before declares nothing. It remembers 16,384 limits of names or more; after that, a new limit may be treated as one that it
-// has declared before. A lower limit revokes no permit; no new permit is granted until enough units are released.
+// that other clients made before, and stays until a later client declares another limit, or Redis forgets the idle name: see
+// [Client.List]. A client that returns to a limit it has declared before declares nothing. It remembers 16,384 limits of names or
+// more; after that, a new limit may be treated as one that it has declared before. A lower limit revokes no permit; no new permit
+// is granted until enough units are released.
 //
 // The error is [ErrInvalid].
 func (c *Client) Semaphore(name string, limit int64) (*Semaphore, error) {
@@ -65,9 +66,9 @@ func (s *Semaphore) With(o CallOptions) *Semaphore {
 // With a done ctx it fails at once and sends nothing. If ctx ends while the call waits, Acquire returns within 50 ms, with an error
 // that wraps ctx.Err() and [context.Cause]. The error is also [ErrUnavailable] if Redis has never answered the call, or if its last query
 // has been unanswered for 100 ms or for half the time since the call began, whichever is shorter. The position in the queue, or a
-// permit that was granted meanwhile, is released in the background. If the process or Redis stood still for so long that its position
-// expired, which takes two thirds of a TTL, the call joins the end of the queue. So it does if the limit was below n when its turn
-// came, and no longer is when the process is notified.
+// permit that was granted meanwhile, is released in the background. If the process or Redis stood still, or nothing got through between
+// them, for so long that its position expired, which takes two thirds of a TTL, the call joins the end of the queue. So it does if the
+// limit was below n when its turn came, and no longer is when the process is notified.
 //
 // Other errors are [ErrNotAcquired] after CallOptions.MaxWait, [ErrExceedsLimit], [ErrQueueFull], [ErrEvicted],
 // [ErrInvalid], [ErrClosed], [ErrUnavailable], or an error of Redis that a retry cannot heal, such as a missing right. After any
