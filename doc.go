@@ -60,8 +60,8 @@
 // first, whatever their weights. The exceptions: the later call has a [CallOptions].HeadStart, which lets it overtake calls that
 // came less than that long before it; the first gives up, or is evicted; its process or Redis stands still, or nothing gets through
 // between them, for two thirds of a TTL, so that its position expires; Redis loses state, and its position is restored only after
-// the grace period; or the limit of the name or of its tenant is set below its weight while it waits. No tenant is granted something while
-// another one waits that holds less per unit of its share and could be granted what it wants.
+// the grace period; or the limit of the name or of its tenant is set below its weight while it waits. No tenant is granted
+// something while another one waits that holds less per unit of its share and could be granted what it wants.
 //
 // Fencing tokens increase with every grant on a name. No two holders have the same number, and the tokens of each number
 // increase. When Acquire returns a permit, it is valid for at least another tenth of its TTL. A holder is notified of a loss

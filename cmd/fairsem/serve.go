@@ -90,9 +90,8 @@ that is requested in full is shown at once, even beyond the 1000, for at most 8 
 a second; where more are requested, the page says how old the holders and waiters are
 that it shows. A name beyond the 1000 has no plots and no rate. At most 96 requests and
 96 streams are served at a time; of these, and of the 8 names, one address gets half.
-Other sites cannot
-read the page. With TLS, or by localhost or a loopback address, they cannot make a
-browser load it either; otherwise browsers do not say which site asks.
+Other sites cannot read the page. With TLS, or by localhost or a loopback address, they
+cannot make a browser load it either; otherwise browsers do not say which site asks.
 
 Anyone who can reach the page can read it, so it is served to this machine only
 unless --listen says otherwise. --tls-cert and --tls-key encrypt it. They are read
