@@ -113,7 +113,7 @@ for i = first_id, last_id do
   if old_deadlines[nth] then
     if tonumber(old_deadlines[nth]) > now then state, number = HELD, whole(tokens[nth]) end
     if state == HELD and not number then state, number = WAITING, whole(positions[nth]) end
-    if state == WAITING and not number then state = redis.call("ZSCORE", timeout, id) and EVICTED or TOO_BIG end -- promote removed it
+    if state == WAITING and not number then state = redis.call("ZSCORE", timeout, id) and EVICTED or TOO_BIG end -- which promote has removed
     if state == HELD and numbering then report_numbers(number, numbering.of(id)) end
   elseif limit > 0 and units > limit or known and known.limit > 0 and units > known.limit then
     state = TOO_BIG

@@ -1,5 +1,5 @@
 -- plain_release: what release does for holders of a plain name without waiters, as in plain.lua: it grants nothing, so it
--- needs no limit, ticket number or, except after a long lease, clock.
+-- needs no limit and, except after a long lease, no ticket number and no clock.
 --
 -- KEYS    owner, timeout, counter, meta
 -- ARGV    ids

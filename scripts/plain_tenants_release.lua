@@ -1,5 +1,5 @@
 -- plain_tenants_release: what release does for holders, all of one tenant, of a plain name without waiters that tenants share, as in plain.lua:
--- it grants nothing, so it needs no limit, ticket number or, except after a long lease, clock.
+-- it grants nothing, so it needs no limit and, except after a long lease, no ticket number and no clock.
 --
 -- KEYS    owner, timeout, counter, meta, tenants
 -- ARGV    ids

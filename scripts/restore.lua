@@ -1,6 +1,6 @@
 -- restore: stores again what is missing since the state was lost: holders with their tokens, waiters with their
--- positions. Holders must fit, except during the grace period: what does not fit then is what an old file has too
--- much, and blocks no grant. An id that was released stays removed, and one that is stored is only renewed.
+-- positions. Holders must fit, also in the limit of their tenant, except during the grace period: what does not fit then is what an
+-- old file has too much, and blocks no grant. An id that was released stays removed, and one that is stored is only renewed.
 --
 -- The units of a holder that was away in an earlier epoch, or in this one's grace period, may have been granted to another. One that had all
 -- units is not restored once anything was granted, nor is one with a number that may have been, nor any with a token below that of a permit

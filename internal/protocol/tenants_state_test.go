@@ -334,7 +334,7 @@ func TestCallOfATenantThatIsStoppedHalfWayGrantsNothingTooMuch(t *testing.T) {
 	}
 }
 
-// S1, S2: after the grace period one that the tenant was granted meanwhile counts.
+// S1, S2: what the tenant was granted meanwhile counts.
 func TestHolderIsNotRestoredBeyondTheLimitOfItsTenant(t *testing.T) {
 	onBoth(t, func(t *testing.T, rdb *redis.Client) {
 		l := newLab(t, rdb)
