@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,7 +16,8 @@ import (
 // call is one Acquire and its outcome. All times are those of [history.Now].
 //
 // From Granted to Released the permit was seen to be live: the worker read the clock first, and the context had no error after
-// that. So if a process was stopped and its permit had ended when it continued, Released is before the stop.
+// that. So if a process was stopped and its permit had ended when it continued, Released is before the stop. A permit that was dead
+// on arrival has a token and no Granted: nobody knows when it was live.
 type call struct {
 	history.Grant
 	Number    int64  `json:"number"`              // of the call in its process
@@ -30,6 +32,14 @@ type call struct {
 	Awaited   bool   `json:"awaited,omitempty"`   // it was lost, and Released is when the Done channel was closed
 
 	queued string // its id, also if it was never granted, once the records are joined
+}
+
+// arrive records whether the permit, which has this context, was live when the clock was read after Acquire: the process may have been
+// stopped in between.
+func (c *call) arrive(permit context.Context) {
+	if permit.Err() == nil {
+		c.Granted = c.Returned
+	}
 }
 
 // stallName is the name of a record that is not a call: the process did not run from Asked to Returned, although no fault stopped

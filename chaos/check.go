@@ -158,8 +158,8 @@ func wrongReports(e *evidence) []string {
 func deadOnArrival(e *evidence) []string {
 	var all []string
 	for _, c := range e.calls {
-		lived := time.Duration(c.Ended - c.Granted)
-		if c.Ended == 0 || lived >= e.ttl/10-minStall || e.process(c.Process).stalledFor(c.Granted-int64(minStall), c.Ended) > 0 {
+		lived := time.Duration(c.Ended - c.Returned)
+		if c.Ended == 0 || lived >= e.ttl/10-minStall || e.process(c.Process).stalledFor(c.Returned-int64(minStall), c.Ended) > 0 {
 			continue
 		}
 		all = append(all, fmt.Sprintf("%s: it ended %v after Acquire returned it, the TTL is %v: %s", c.Name, lived, e.ttl, c.Grant))

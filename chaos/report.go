@@ -56,10 +56,10 @@ func newRow(e *evidence) row {
 		r.Recovery = max(r.Recovery, took)
 	}
 	for _, c := range e.calls {
-		if c.Granted > 0 {
+		if c.Token > 0 {
 			r.Grants++
 		}
-		if c.Granted > 0 && c.Lost && e.process(c.Process).killedAt() == 0 {
+		if c.Token > 0 && c.Lost && e.process(c.Process).killedAt() == 0 {
 			r.Lost++
 		}
 		if c.Failure != "" {

@@ -345,9 +345,11 @@ func (w *worker) acquireAndHold(ctx context.Context, s *fairsem.Semaphore, c *ca
 	if p == nil {
 		return err
 	}
-	if random.IntN(2) == 0 {
+	switch polls := random.IntN(2) == 0; {
+	case c.Granted == 0: // dead on arrival
+	case polls:
 		w.holdPolling(ctx, c, p, hold)
-	} else {
+	default:
 		w.holdWaiting(ctx, c, p, hold)
 	}
 	return w.release(ctx, c, p)
@@ -377,7 +379,8 @@ func (w *worker) acquire(ctx context.Context, s *fairsem.Semaphore, c *call, tim
 		clock.Sleep(ctx, 10*time.Millisecond) // a server that is down refuses at once
 		return nil, w.journal.write(c)
 	}
-	c.ID, c.Token, c.Numbers, c.Granted = p.ID(), p.Token(), p.Numbers(), c.Returned
+	c.ID, c.Token, c.Numbers = p.ID(), p.Token(), p.Numbers()
+	c.arrive(p.Context())
 	return p, w.journal.write(c)
 }
 
@@ -416,7 +419,7 @@ func (w *worker) holdWaiting(ctx context.Context, c *call, p *fairsem.Permit, d 
 // release ends the call. The results of Release and of the context must agree.
 func (w *worker) release(ctx context.Context, c *call, p *fairsem.Permit) error {
 	c.Lost = !checkLive(c, p)
-	c.Released = cmp.Or(c.Released, c.Granted) // it was never seen to be live
+	c.Released = cmp.Or(c.Released, c.Granted) // it was not seen to be live again
 	if err := w.journal.write(c); err != nil {
 		return err
 	}
