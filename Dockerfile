@@ -4,7 +4,8 @@
 # The same command as in the archives of make binaries, and nothing else but certificates: fairsem run finds no other program here.
 # An image of yours gets it by COPY --from=fairsem /usr/bin/fairsem /usr/bin/
 #
-# The build needs .git: it takes the last commit, whatever was changed since, and go has the version from there.
+# The build needs BuildKit, in Debian the package docker-buildx, and .git: it takes the last commit, whatever was changed since, and go has
+# the version from there.
 
 FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 WORKDIR /src

@@ -32,8 +32,9 @@ test unit: export GOGC = 400
 test unit: export GOMEMLIMIT = 2GiB
 # The smoke run of the bench only has to run, and mostly waits: it goes beside the linter and the tests. Chaos goes alone, because
 # its checks of liveness allow for little load.
-test: setup ## everything CI checks; what make lint says, where it has been run once
-	@mkdir -p .bin; $(MAKE) --no-print-directory bench-smoke >.bin/bench-smoke.log 2>&1 & bench=$$!; failed=0; \
+# What a shell has begun with & ignores Ctrl-C, so a trap ends it.
+test: setup ## what CI checks of a commit; what make lint says, where it has been run once
+	@trap 'kill 0' INT; mkdir -p .bin; $(MAKE) --no-print-directory bench-smoke >.bin/bench-smoke.log 2>&1 & bench=$$!; failed=0; \
 	$(MAKE) --no-print-directory $(or $(LINTED),format) unit || failed=1; \
 	wait $$bench || { cat .bin/bench-smoke.log; failed=1; }; exit $$failed
 	@$(MAKE) --no-print-directory chaos-smoke
@@ -65,7 +66,7 @@ unit stress: export GORACE = atexit_sleep_ms=0 no_huge_pages_for_shadow=0 clear_
 bench bench-smoke chaos chaos-smoke: export CGO_ENABLED = 0
 unit: TEST = go test -vet=$(if $(LINTED),off,all) -short -shuffle=on
 unit: ## go test of every module, with the race detector where users run goroutines
-	@failed=0; { CGO_ENABLED=0 $(TEST) -p 1 $(UNRACED) || failed=1; $(TEST) -race -p 2 $(LAST) || failed=1; exit $$failed; } & others=$$!; \
+	@trap 'kill 0' INT; failed=0; { CGO_ENABLED=0 $(TEST) -p 1 $(UNRACED) || failed=1; $(TEST) -race -p 2 $(LAST) || failed=1; exit $$failed; } & others=$$!; \
 	$(TEST) -race -p 2 $(RACED) || failed=1; \
 	wait $$others || failed=1; exit $$failed
 
@@ -149,7 +150,7 @@ binaries: ## static binaries of the last commit for each system, with checksums:
 bench/node/node_modules: bench/node/package-lock.json
 	cd bench/node && { npm ci --ignore-scripts --no-audit --no-fund && touch node_modules || rm -rf node_modules; }
 
-# The race detector needs a C compiler. Debian may start the servers' own services; the tests neither use nor stop them. It has the
+# The race detector needs a C compiler. Debian starts the servers' own services; the tests neither use nor stop them. It has the
 # programs of PostgreSQL in a folder of their version.
 # Nothing is removed: systemd-analyze needs no systemd that runs, but a machine with another init may refuse its package.
 setup: ## install what the tests need and the machine lacks, through apt
@@ -166,8 +167,8 @@ setup: ## install what the tests need and the machine lacks, through apt
 	$$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends --no-remove $$need
 
 $(LINT):
-	GOBIN=$(dir $@) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
-	mv $(dir $@)golangci-lint $@
+	dir=$$(mktemp -d) && GOBIN=$$dir go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION) && \
+	mkdir -p $(dir $@) && mv $$dir/golangci-lint $@ && rmdir $$dir
 
 clean: ## remove what make built
 	rm -rf .bin bench/node/node_modules

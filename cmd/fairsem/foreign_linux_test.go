@@ -26,6 +26,7 @@ func (s *station) beginAsNobody(args ...string) (run *exec.Cmd, out *transcript.
 	if os.Geteuid() != 0 && os.Getenv("CI") != "true" {
 		s.t.Skip("SKIPPED, NOTHING WAS TESTED: only root can start the processes of two users")
 	}
+	require.Zero(s.t, os.Geteuid(), "only root can start the processes of two users: CI runs as root")
 	dir := openDir(s.t)
 	run, out = s.command(append(args, "-c", `echo $$ >`+dir+`/pid; until test -e `+dir+`/go; do sleep 0.01; done; exit 3`)...), &transcript.Transcript{}
 	run.Path = copyOf(s.t, run.Path, dir)

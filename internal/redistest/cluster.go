@@ -76,7 +76,7 @@ const clusterNode = memoryOnly + "cluster-enabled yes\ncluster-node-timeout 2000
 // Client returns a client of the whole cluster. It is always the same one. Stop closes it.
 func (c *Cluster) Client() *redis.ClusterClient { return c.client }
 
-// Primaries returns the nodes that report that they are primaries. It omits nodes that do not answer within a second.
+// Primaries returns the nodes that report that they are primaries. It omits nodes that do not answer.
 func (c *Cluster) Primaries() []*Server {
 	var found []*Server
 	for _, n := range c.Nodes {

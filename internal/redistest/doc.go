@@ -8,7 +8,7 @@
 // process that started it, however that process ends; its folder then stays.
 //
 // The package uses the redis-server binary on PATH, or the one that the environment variable FAIRSEM_REDIS_SERVER names, for
-// example Valkey. The cluster needs Redis 7.0 or later.
+// example Valkey.
 //
 // The core does not need a [testing.TB], so that programs can use it. Tests use the thin wrappers in testing.go. SharedServer,
 // SharedSecure, SharedCluster and SharedSentinel return servers that all tests of a process share. NewServer and the like return a
