@@ -284,6 +284,17 @@ func TestExpireNotifiesAllHoldersOfTheNameAtOnce(t *testing.T) {
 	assert.Zero(t, server.Redis().Exists(t.Context(), "app:{pool}:owner", "app:{pool}:weight").Val(), "left behind")
 }
 
+func TestExpireTakesTheNumbers(t *testing.T) {
+	t.Parallel()
+	server := fairsemtest.NewServer(t)
+	client, numbered := server.Client(fairsem.Options{TTL: longTTL}), fairsem.CallOptions{Numbered: true}
+	acquire(t, semaphore(t, client, "pool", 3).With(numbered), 1)
+	server.Kill(client) // so it does not find out before the next call
+	server.Expire("pool")
+	next := acquire(t, semaphore(t, server.Client(fairsem.Options{TTL: longTTL}), "pool", 3).With(numbered), 1)
+	assert.Zero(t, next.Number())
+}
+
 func TestExpireTakesThePermitsFromTheirTenantsAndCountsThem(t *testing.T) {
 	t.Parallel()
 	server := fairsemtest.NewServer(t)

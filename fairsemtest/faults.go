@@ -77,6 +77,7 @@ func (s *Server) takeFromHolders(sem semaphore) int {
 		s.redis.HDel(sem.key(protocol.Weight), id)
 	}
 	if len(holders) > 0 {
+		s.redis.Del(sem.key(protocol.NumbersKey))
 		meta := sem.key(protocol.Meta)
 		_, _ = s.redis.HIncr(meta, protocol.MetaEpoch, 1) // scripts write numbers there
 		_, _ = s.redis.HIncr(meta, protocol.MetaExpired, len(holders))
