@@ -30,7 +30,7 @@ func servers() (*fairsem.Client, string, func()) {
 		panic(err)
 	}
 	client, stop := worldtest.Example()
-	return client, database.URL("app"), stop
+	return client, database.URL(), stop
 }
 
 func ordersPool(ctx context.Context, client *fairsem.Client, url string) (*pgxpool.Pool, error) {
@@ -164,7 +164,7 @@ func TestDatabaseSQLUsesThePoolAndItsLimit(t *testing.T) {
 	w := newWorld(t)
 	w.Prefix = w.LimitName // other tests have an orders-db, too
 	client := w.Client()
-	pool, err := ordersPool(t.Context(), client, w.server.URL("app"))
+	pool, err := ordersPool(t.Context(), client, w.server.URL())
 	require.NoError(t, err)
 	defer pool.Close()
 	db := ordersDB(pool)
@@ -182,7 +182,7 @@ func TestDBOfLibPQKeepsToTheLimit(t *testing.T) {
 	w := newWorld(t)
 	w.Prefix = w.LimitName // other tests have an orders-db, too
 	client := w.Client()
-	db, err := ordersPQ(client, w.server.URL("app"))
+	db, err := ordersPQ(client, w.server.URL())
 	require.NoError(t, err)
 	var n int
 	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT 6 * 7").Scan(&n))

@@ -57,7 +57,7 @@ func (f *fleet) start() *member {
 	f.started++
 	m := &member{name: fmt.Sprintf("member%d", f.started), done: make(chan struct{})}
 	o := f.order
-	o.Database = f.database.URL("app") + "&application_name=" + m.name
+	o.Database = f.database.URL() + "&application_name=" + m.name
 	m.Process = worldtest.Start(f, o)
 	go func() { // ends with the process
 		defer close(m.done)

@@ -36,7 +36,7 @@ func shared(t testing.TB) *pgtest.Server {
 // superuser returns a connection, which the end of the test closes.
 func superuser(t testing.TB, server *pgtest.Server) *pgx.Conn {
 	t.Helper()
-	c, err := pgx.Connect(t.Context(), server.URL("postgres"))
+	c, err := pgx.Connect(t.Context(), server.Socket("postgres"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close(context.Background()) }) // the test is over
 	return c
@@ -59,7 +59,7 @@ func newWorld(t *testing.T) *world {
 // config returns the configuration of a pool, whose sessions have the name of the world.
 func (w *world) config(most int32) *pgxpool.Config {
 	w.Helper()
-	c, err := pgxpool.ParseConfig(w.server.URL("app"))
+	c, err := pgxpool.ParseConfig(w.server.URL())
 	require.NoError(w, err)
 	c.MaxConns = most
 	c.ConnConfig.RuntimeParams["application_name"] = w.application()

@@ -120,7 +120,7 @@ func (c *lastError) Read(b []byte) (int, error) {
 // pgx sends no Terminate where a handshake fails.
 func TestServerEndsAFailedHandshakeOnAConnectionWithoutCloseWrite(t *testing.T) {
 	w := newWorld(t)
-	c, err := pgxpool.ParseConfig(w.server.URL("app") + "&sslmode=prefer&application_name=twice")
+	c, err := pgxpool.ParseConfig(w.server.URL() + "&sslmode=prefer&application_name=twice")
 	require.NoError(t, err)
 	var all []*lastError
 	wrapDials(c, func(inner net.Conn) net.Conn {
@@ -580,7 +580,7 @@ func TestQueryIsCanceledWhileNoUnitIsFree(t *testing.T) {
 func TestConnectionThatDialsTwiceNeedsOneUnit(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(1)
-	c, err := pgxpool.ParseConfig(w.server.URL("app") + "&sslmode=prefer&application_name=twice")
+	c, err := pgxpool.ParseConfig(w.server.URL() + "&sslmode=prefer&application_name=twice")
 	require.NoError(t, err)
 	var dials atomic.Int64
 	open := c.ConnConfig.DialFunc

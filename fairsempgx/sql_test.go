@@ -38,7 +38,7 @@ func (w *world) dbOf(open opener, limit int64, most int) (*sql.DB, *atomic.Int64
 func (w *world) dbOn(s *fairsem.Semaphore, open opener, most int) (*sql.DB, *atomic.Int64) {
 	w.Helper()
 	dials := new(atomic.Int64)
-	db, err := open(s, w.server.URL("app")+"&application_name="+url.QueryEscape(w.application()), most, dials)
+	db, err := open(s, w.server.URL()+"&application_name="+url.QueryEscape(w.application()), most, dials)
 	require.NoError(w, err)
 	w.Cleanup(func() { assert.NoError(w, db.Close()) })
 	return db, dials

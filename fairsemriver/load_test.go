@@ -28,7 +28,7 @@ func (w *world) fleet(workers map[string]int) *fleet {
 	server, err := pgtest.Shared()
 	require.NoError(w, err)
 	f := &fleet{world: w, order: order{
-		Redis: w.Redis, Store: w.store, Name: w.LimitName, Database: server.URL("postgres"), Schema: w.schema,
+		Redis: w.Redis, Store: w.store, Name: w.LimitName, Database: server.Socket("postgres"), Schema: w.schema,
 		Limit: 4, Each: 15 * time.Millisecond, MaxWait: time.Minute, TTL: 10 * time.Second, Workers: workers,
 	}}
 	f.Fleet = worldtest.NewFleet(w.T, w.store, w.LimitName, w.Client().Inspect(w.LimitName))

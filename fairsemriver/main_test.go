@@ -35,7 +35,7 @@ func open(ctx context.Context) (pool *pgxpool.Pool, schema string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	pool, err = connect(ctx, server.URL("postgres"))
+	pool, err = connect(ctx, server.Socket("postgres"))
 	if err != nil {
 		return nil, "", err
 	}

@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// Server is a PostgreSQL server with a data folder of its own. Everything on this machine may connect to it, as superuser postgres
-// or as app.
+// Server is a PostgreSQL server with a folder of its own, which stays if this process is killed. Every user of this machine may connect to it
+// as app. Superuser postgres connects over the socket in the folder only: it can run programs, and only who owns the server reaches that.
 type Server struct {
 	dir    string
 	port   int
@@ -130,8 +130,14 @@ func (s *Server) initdb(as *syscall.Credential) error {
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w: %s", err, said)
 	}
-	return nil
+	return os.WriteFile(filepath.Join(s.data(), "pg_hba.conf"), []byte(access), 0o600)
 }
+
+const access = `
+local all all trust
+host all postgres 127.0.0.1/32 reject
+host all all 127.0.0.1/32 trust
+`
 
 func (s *Server) run(as *syscall.Credential, maxConnections int) error {
 	program, err := Program("postgres")
@@ -177,7 +183,7 @@ func (s *Server) await() error {
 	}
 	deadline := time.After(startTimeout)
 	for {
-		cmd := exec.Command(psql, "--no-psqlrc", "--quiet", "--command", "CREATE ROLE app LOGIN", s.URL("postgres"))
+		cmd := exec.Command(psql, "--no-psqlrc", "--quiet", "--command", "CREATE ROLE app LOGIN", s.Socket("postgres"))
 		answer, err := cmd.CombinedOutput()
 		if err == nil {
 			return nil
@@ -195,12 +201,12 @@ func (s *Server) await() error {
 
 func (s *Server) log() string { return filepath.Join(s.dir, "log") }
 
-// URL is for connections of that user over TCP.
-func (s *Server) URL(user string) string {
-	return fmt.Sprintf("postgres://%s@127.0.0.1:%d/postgres?sslmode=disable", user, s.port)
+// URL is for connections of app over TCP.
+func (s *Server) URL() string {
+	return fmt.Sprintf("postgres://app@127.0.0.1:%d/postgres?sslmode=disable", s.port)
 }
 
-// Socket is URL for connections over the Unix socket.
+// Socket is for connections of that user over the Unix socket.
 func (s *Server) Socket(user string) string {
 	return fmt.Sprintf("host=%s port=%d user=%s dbname=postgres", s.dir, s.port, user)
 }
