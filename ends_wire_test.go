@@ -151,6 +151,21 @@ func TestListEndsWhenRedisHasNotAnsweredForATTL(t *testing.T) {
 	})
 }
 
+// Before the expired entries are removed Redis answers a call with "not yet", and the call asks again.
+func TestCallThatRedisHasAnsweredIsNotToldOfSilenceWhileItAsksAgain(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		asked := acquires(background, c, CallOptions{MaxWait: 90 * time.Millisecond})
+		for began := time.Now(); time.Since(began) < 80*time.Millisecond; { // of the bubble
+			w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(protocol.Early), 0)
+			time.Sleep(5 * time.Millisecond) // the pause before it asks again is shorter
+		}
+		w.carries("acquire a: 1") // which is not answered
+		err := (<-asked).err
+		require.ErrorIs(t, err, ErrNotAcquired)
+		require.NotErrorIs(t, err, ErrUnavailable)
+	})
+}
+
 func TestListOfADoneContextReturnsItsCauseAndSendsNothing(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		ctx, cancel := context.WithCancelCause(background)

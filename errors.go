@@ -26,7 +26,7 @@ var (
 	ErrEvicted = errors.New("fairsem: evicted")
 	// ErrNotFound: no permit and no waiter has that id.
 	ErrNotFound = errors.New("fairsem: not found")
-	// ErrReleased is the cause of a permit's context after Release, or after Close of its Client.
+	// ErrReleased is the cause of a permit's context after Release, or after Close of its Client. Then it is [ErrClosed], too.
 	ErrReleased = errors.New("fairsem: permit released")
 	// ErrClosed: the Client was closed.
 	ErrClosed = failure.ErrClosed
@@ -46,14 +46,20 @@ var errNilContext = fmt.Errorf("%w: the context is nil", ErrInvalid)
 // errZeroClient is the error of a zero Client.
 var errZeroClient = fmt.Errorf("%w: this is a zero Client: make it with New", ErrInvalid)
 
-// errHolderEvicted is how the permit of an evicted holder ends.
-var errHolderEvicted error = holderEvicted{}
+// How permits end whose holder is evicted, and those of a Client that is closed.
+var (
+	errHolderEvicted error = bothErrors{"fairsem: permit lost: evicted", ErrLost, ErrEvicted}
+	errHolderClosed  error = bothErrors{"fairsem: permit released: client closed", ErrReleased, ErrClosed}
+)
 
-// holderEvicted is both errors, in a text that begins with the package once.
-type holderEvicted struct{}
+// bothErrors is two errors, in a text that begins with the package once.
+type bothErrors struct {
+	text     string
+	one, two error
+}
 
-func (holderEvicted) Error() string   { return "fairsem: permit lost: evicted" }
-func (holderEvicted) Unwrap() []error { return []error{ErrLost, ErrEvicted} }
+func (e bothErrors) Error() string   { return e.text }
+func (e bothErrors) Unwrap() []error { return []error{e.one, e.two} }
 
 // errPositionLost: Redis does not know a ticket that was not released. Its lease expired while this process or Redis stood
 // still. Acquire asks again.

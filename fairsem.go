@@ -231,7 +231,7 @@ func (c *Client) withdraw(ctx context.Context) {
 }
 
 // Close releases every permit, removes every waiter, and ends every goroutine of the Client. Waiting calls and later calls return
-// [ErrClosed]. Contexts of permits end with [ErrReleased]. The go-redis client stays open.
+// [ErrClosed]. Contexts of permits end with [ErrReleased], which is ErrClosed then, too. The go-redis client stays open.
 //
 // The error is [ErrUnavailable] if Redis has not confirmed all releases within 5 s, or before their leases ended; the remaining units are
 // free when these end. Releases that have failed before do not count. Close then waits for up to 5 s more for all calls of go-redis to

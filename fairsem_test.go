@@ -738,7 +738,8 @@ func TestCloseReleasesEverythingAndEndsEveryCall(t *testing.T) {
 		require.NoError(t, c.Close())
 		<-waiter.done
 		require.ErrorIs(t, waiter.err, fairsem.ErrClosed)
-		assert.Equal(t, fairsem.ErrReleased, context.Cause(p.Context()))
+		require.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrReleased)
+		require.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrClosed)
 		require.NoError(t, givenBack(t.Context(), p))
 		_, err := s.Acquire(t.Context(), 1)
 		require.ErrorIs(t, err, fairsem.ErrClosed)

@@ -147,7 +147,7 @@ func (v *nameState) answeredLocked(r *request, rep protocol.Reply, sent clock.In
 	for verb, t := range r.all() {
 		t.unansweredSince, t.cause = time.Time{}, nil
 		if t.phase == asking {
-			t.quoted = quote{rep.Room, time.Duration(rep.Results[i].Number) * time.Millisecond}
+			t.heard, t.quoted = true, quote{rep.Room, time.Duration(rep.Results[i].Number) * time.Millisecond}
 		}
 		v.learnLocked(t, answer{verb, rep.Results[i], rep.Epoch, rep.Room, sent, now})
 		v.reduceLocked(t)
@@ -664,7 +664,7 @@ func (v *nameState) close() []*ticket {
 	var all []*ticket
 	for _, t := range v.tickets {
 		if t.phase == holding {
-			t.hold.end(ErrReleased)
+			t.hold.end(errHolderClosed)
 		}
 		v.finishLocked(t, ErrClosed)
 		v.leaveLocked(t)
@@ -708,7 +708,7 @@ func (v *nameState) giveUp(t *ticket) (unanswered error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	since := t.unansweredSince
-	if t.phase == asking && t.quoted == (quote{}) && (t.busy || !since.IsZero()) { // no answer so far, however late it was sent
+	if t.phase == asking && !t.heard && (t.busy || !since.IsZero()) { // no answer so far, however late it was sent
 		since = t.asked
 	}
 	if !since.IsZero() && (t.phase == asking || t.phase == waiting) && (t.cause != nil || tooLong(t.asked, since)) {

@@ -51,6 +51,7 @@ type ticket struct {
 	maybeApplied        bool          // an operation without an answer may have been executed, or may be later
 	releaseMaybeApplied bool          // one of them was a release
 	recheck             bool          // query it as soon as no operation is under way
+	heard               bool          // Redis has answered its acquire, if only that it cannot say yet
 	known               bool          // leaving: Redis had answered its acquire
 	reported            bool          // the end of the permit has been reported
 	unansweredSince     time.Time     // since when an answer is due; zero: none is

@@ -119,8 +119,8 @@ func (w *Weighted) With(o CallOptions) *Weighted {
 //
 // When ctx ends the error is ctx.Err(), and nothing is held. A done ctx wins over free units. The position in the queue, or a permit
 // granted meanwhile, is released in the background, so a TryAcquire right after it may still be refused because of it.
-// Other errors, which x/sync does not have, are [ErrEvicted], [ErrClosed], [ErrUnavailable], [ErrInvalid] for a nil ctx, or
-// an error of Redis that a retry cannot heal.
+// Other errors, which x/sync does not have, are [ErrEvicted], [ErrClosed], [ErrUnavailable], [ErrInvalid] for a nil ctx or for options that
+// cannot work, [ErrQueueFull], or an error of Redis that a retry cannot heal.
 //
 // A call for more than the limit waits for the end of ctx and blocks no other call, because it is not in the queue. But a limit can
 // grow, so it asks again every third of a TTL, or of 10 s if that is shorter, and joins the end of the queue once it can be
@@ -408,9 +408,8 @@ func (w *Weighted) Err() error {
 
 // OnLost sets the function that is called when the caller loses units. n is their number; err is [ErrLost], and also [ErrEvicted] if any
 // were evicted. The call begins before the units can be granted to anyone else; after an eviction, right after. Calls come from one
-// goroutine at a time, except from a Release that discovers a loss, which then released nothing. Losses during a call are reported together
-// in the next one. f replaces the previous function, and is not called for units that were lost before OnLost. It must not call
-// [Client.Close], which waits some seconds for it.
+// goroutine at a time, except from a Release that discovers a loss: it did not release the units that were lost. Losses during a call are
+// reported together in the next one. f replaces the previous function. It must not call [Client.Close], which waits some seconds for it.
 func (w *Weighted) OnLost(f func(n int64, err error)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

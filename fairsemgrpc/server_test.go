@@ -635,6 +635,12 @@ type endless struct {
 func (e endless) Context() context.Context { return e.ctx }
 
 func TestEndOfThePermitEndsRecvMsgThoughTheContextHadEndedBefore(t *testing.T) {
+	t.Run("ended before", func(t *testing.T) { testEndOfThePermitEndsRecvMsg(t, true) })
+	t.Run("goes on", func(t *testing.T) { testEndOfThePermitEndsRecvMsg(t, false) })
+}
+
+// testEndOfThePermitEndsRecvMsg ends the context that an interceptor has made before the permit ends, or lets it go on.
+func testEndOfThePermitEndsRecvMsg(t *testing.T, before bool) {
 	for what, end := range map[string]func(w *world, c *fairsem.Client){
 		"evicted": func(w *world, _ *fairsem.Client) { w.Evict(w.Semaphore(1)) },
 		"closed":  func(w *world, c *fairsem.Client) { assert.NoError(w, c.Close()) },
@@ -652,7 +658,9 @@ func TestEndOfThePermitEndsRecvMsgThoughTheContextHadEndedBefore(t *testing.T) {
 			})
 			began, received := make(chan struct{}), make(chan error, 1)
 			handler := &service{duplex: func(stream pb.TestService_FullDuplexCallServer) error {
-				cancel()
+				if before {
+					cancel()
+				}
 				close(began)
 				_, err := stream.Recv()
 				received <- err

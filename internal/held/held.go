@@ -34,9 +34,9 @@ func (s *Scope) Bind(p *fairsem.Permit) {
 	s.stop = context.AfterFunc(s.lease, s.follow)
 }
 
-// follow ends s with the permit. A permit that was released may have belonged to a part of the work that is over.
+// follow ends s with the permit. A permit that its holder released may have belonged to a part of the work that is over.
 func (s *Scope) follow() {
-	if why := context.Cause(s.lease); !errors.Is(why, fairsem.ErrReleased) {
+	if why := context.Cause(s.lease); errors.Is(why, fairsem.ErrClosed) || !errors.Is(why, fairsem.ErrReleased) {
 		s.cancel(why)
 	}
 }

@@ -32,23 +32,30 @@ func TestReleaseIsQueuedWhenItReturns(t *testing.T) {
 }
 
 // The context of a request ended when its handler closed the connection that it had taken over, and with it what came after.
-func TestScopeEndsWithALossAndNotWithARelease(t *testing.T) {
+func TestScopeEndsWithALossOrTheClientAndNotWithARelease(t *testing.T) {
 	t.Parallel()
-	s, err := fairsemtest.NewServer(t).Client(fairsem.Options{}).Semaphore("a", 1)
+	client := fairsemtest.NewServer(t).Client(fairsem.Options{})
+	s, err := client.Semaphore("a", 1)
 	require.NoError(t, err)
-	for _, lost := range []bool{false, true} {
+	for _, c := range []struct {
+		end  func(p *fairsem.Permit) error
+		want error
+	}{
+		{func(p *fairsem.Permit) error { return p.Release(t.Context()) }, nil},
+		{func(p *fairsem.Permit) error { return s.Evict(t.Context(), p.ID()) }, fairsem.ErrLost},
+		{func(*fairsem.Permit) error { return client.Close() }, fairsem.ErrClosed},
+	} {
 		p, err := s.Acquire(t.Context(), 1)
 		require.NoError(t, err)
 		var scope Scope
 		scope.Begin(t.Context())
 		scope.Bind(p)
-		if !lost {
-			require.NoError(t, p.Release(t.Context()))
+		require.NoError(t, c.end(p))
+		if c.want == nil {
 			require.NoError(t, scope.Err())
 		} else {
-			require.NoError(t, s.Evict(t.Context(), p.ID()))
 			<-scope.Done()
-			require.ErrorIs(t, context.Cause(&scope), fairsem.ErrLost)
+			require.ErrorIs(t, context.Cause(&scope), c.want)
 		}
 		scope.End()
 		require.ErrorIs(t, scope.Err(), context.Canceled)
