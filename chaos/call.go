@@ -29,7 +29,7 @@ type call struct {
 	Failure   string `json:"failure,omitempty"`   // of Acquire
 	Violation string `json:"violation,omitempty"` // the result that contradicted the documentation
 	Ended     int64  `json:"ended,omitempty"`     // when the permit was seen to have ended before its release
-	Awaited   bool   `json:"awaited,omitempty"`   // it was lost, and Released is when the Done channel was closed
+	Awaited   bool   `json:"awaited,omitempty"`   // it was lost while its caller waited to be notified, and Released is when the caller noticed
 
 	queued string // its id, also if it was never granted, once the records are joined
 }
@@ -42,8 +42,8 @@ func (c *call) arrive(permit context.Context) {
 	}
 }
 
-// stallName is the name of a record that is not a call: the process did not run from Asked to Returned, although no fault stopped
-// it. This happens on a busy machine.
+// stallName is the name of a record that is not a call: the process did not run from Asked to Returned, because a fault stopped it or
+// because the machine was busy.
 const stallName = "stall"
 
 // queuedName is the name of a record that is not a call: at Asked the library reported that the call with the number Of is in the

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -398,6 +399,48 @@ func TestTimeForWhichAProcessDoesNotRunDoesNotCount(t *testing.T) {
 	require.NotEmpty(t, deadOnArrival(e))
 	e.processes[0].pauses = []span{{brief.Granted + 1, brief.Ended}}
 	assert.Empty(t, deadOnArrival(e))
+}
+
+// Both who stops a process and the process itself record that it did not run.
+func TestTimeForWhichAProcessDoesNotRunCountsOnce(t *testing.T) {
+	stops := merge([]span{{50, 60}, {10, 30}, {9, 31}, {31, 32}, {52, 54}})
+	assert.Equal(t, []span{{9, 32}, {50, 60}}, stops)
+	assert.Equal(t, time.Duration(26), (&process{pauses: stops}).stalledFor(0, 53))
+}
+
+// A call that failed may have entries on the server for a TTL. A strike keeps what a call has sent for as long as it lasts.
+func TestCallThatFailedHoldsNothingATTLLater(t *testing.T) {
+	failed := &call{Name: sharedName, Failure: "deadline exceeded", Returned: 100}
+	failed.Process, failed.Asked = "a", 50
+	e := evidenceOf(failed)
+	assert.Equal(t, 100+int64(deadTime(e.ttl)), e.grants[sharedName][0].Done)
+
+	e = evidenceOf()
+	e.strikes = []strike{{"trouble", 80, 300, 300}, {"trouble", 400, 500, 500}}
+	assert.Equal(t, 300+int64(deadTime(e.ttl)), e.done(failed, "x:1"))
+	e.monitor.waiting["x:1"] = 350 // a copy that was on its way
+	assert.Equal(t, 350+int64(deadTime(e.ttl)), e.done(failed, "x:1"))
+}
+
+// overUnnoticed is the context of a permit whose time is over, and of which nobody has been notified.
+type overUnnoticed struct{ context.Context }
+
+func (overUnnoticed) Done() <-chan struct{} { return nil }
+
+func TestPermitThatEndedWhileItsCallerDidNotRunWasHeldUntilThatIsNoticed(t *testing.T) {
+	over, end := context.WithCancel(t.Context())
+	end()
+	c := soloCall("a", "x:1", 10, 1, 2, 0)
+	holdWaiting(t.Context(), c, overUnnoticed{over}, 0)
+	assert.True(t, c.Awaited)
+	assert.Equal(t, c.Ended, c.Released)
+	assert.NotZero(t, c.Ended)
+
+	c = soloCall("a", "x:1", 10, 1, 2, 0)
+	holdWaiting(t.Context(), c, t.Context(), 0)
+	assert.False(t, c.Awaited)
+	assert.Zero(t, c.Ended)
+	assert.NotZero(t, c.Released)
 }
 
 func TestDelayOnAnotherNameIsAViolationOnlyIfTheFaultDoesNotConcernIt(t *testing.T) {

@@ -2,17 +2,22 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// Deleting keys revokes permits on which their holders still rely. Tokens still increase, so a fenced store still loses no write.
-var deleteExempt = []promise{limitOnServer, limitByContext, oneOrder, oneState, fifo, fairShares, ownNumbers, liveOnArrival, lossReported, deadReleased, grantsResume}
+// Deleting keys revokes permits on which their holders still rely. Tokens still increase, so a fenced store still loses no write. Single keys
+// are those of pool and solo, which have neither tenants nor numbers, unless the key has to do with these.
+var (
+	deleteExempt = []promise{limitOnServer, limitByContext, oneOrder, oneState, fifo, liveOnArrival, lossReported, deadReleased, grantsResume}
+	flushExempt  = slices.Concat(deleteExempt, []promise{fairShares, ownNumbers})
+)
 
 // dataFaults change the keys as another program may do.
 func dataFaults() []fault {
-	all := []fault{{name: "FLUSHALL", kind: single, exempt: deleteExempt, maxPause: 2 * time.Second, strike: command("FLUSHALL")}}
+	all := []fault{{name: "FLUSHALL", kind: single, exempt: flushExempt, maxPause: 2 * time.Second, strike: command("FLUSHALL")}}
 	for _, key := range protocol.Kinds {
 		f := fault{name: "DEL of " + key, kind: single, sparesOthers: true, exempt: deleteExempt, strike: deleteKey(key)}
 		switch key {
@@ -26,7 +31,7 @@ func dataFaults() []fault {
 		all = append(all, f)
 	}
 	return append(all,
-		fault{name: "a key of the wrong type", kind: single, sparesOthers: true, exempt: deleteExempt, strike: wrongType})
+		fault{name: "a key of the wrong type", kind: single, sparesOthers: true, exempt: flushExempt, strike: wrongType})
 }
 
 // space is where the workers have their keys.

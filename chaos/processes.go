@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -244,6 +245,7 @@ func (s *processSet) histories() ([]*call, error) {
 			c.endAt(proc.killedAt())
 			mine = append(mine, c)
 		}
+		proc.pauses = merge(proc.pauses)
 		for _, c := range mine {
 			// A process that does not run cannot be notified, so the time for which it did not run may be that by which it was late.
 			// Callers that check their context show what it sees when it continues.
@@ -254,6 +256,20 @@ func (s *processSet) histories() ([]*call, error) {
 		all = append(all, mine...)
 	}
 	return all, nil
+}
+
+// merge returns the spans without overlaps: who stops a process records that, and so does the process when it continues.
+func merge(spans []span) []span {
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	var merged []span
+	for _, s := range spans {
+		if last := len(merged) - 1; last >= 0 && s.from <= merged[last].to {
+			merged[last].to = max(merged[last].to, s.to)
+			continue
+		}
+		merged = append(merged, s)
+	}
+	return merged
 }
 
 // endAt ends the permit of a call whose process was killed at that time. If the process was not killed, the time is 0.

@@ -267,7 +267,7 @@ func (r report) save(folder string) error {
 	if err != nil {
 		return err
 	}
-	table := fmt.Sprintf("# What was broken, and what was kept\n\n%s. %v a run, %d runs of each fault, seeds from %d.\n\n%s",
+	table := fmt.Sprintf("# What was broken, and what was kept\n\n%s. %v a run, or as long as the fault needs, %d runs of each fault, seeds from %d.\n\n%s",
 		r.Machine, r.Settings.Length, r.Settings.Seeds, r.Settings.Seed, r.text())
 	return errors.Join(
 		os.WriteFile(filepath.Join(folder, "results.json"), append(raw, '\n'), 0o644),

@@ -257,7 +257,22 @@ func (e *evidence) done(c *call, id string) int64 {
 		}
 		return max(c.Done, gone)
 	}
-	return cmp.Or(c.Done, gone, e.freed(c))
+	return cmp.Or(c.Done, gone, e.freed(c), e.forgotten(c, id))
+}
+
+// forgotten returns when the server must have forgotten a call that failed, or 0. A strike may have kept what the call sent, and
+// have delivered it later.
+func (e *evidence) forgotten(c *call, id string) int64 {
+	if c.Failure == "" {
+		return 0
+	}
+	last := max(c.Returned, e.monitor.waiting[id], e.monitor.holding[id])
+	for _, s := range e.strikes {
+		if s.began < last {
+			last = max(last, s.healed)
+		}
+	}
+	return last + int64(deadTime(e.ttl))
 }
 
 // freed returns when the units of a killed process must be free, or 0. If they are not, deadReleased is broken.

@@ -17,7 +17,7 @@ type load struct {
 }
 
 // loads has the load of each tenant. Tenants with a smaller share hold for longer: if grants were counted instead of units held, they would
-// get too much. While all wait, they get 2, 4 and 2 of 8 units; the last one could have more, but for its limit.
+// get too much. While all wait, the last one has the 2 units of its limit, and the others share 7 as 1:2.
 var loads = []load{
 	{fairsem.CallOptions{Tenant: "a", Share: 1}, 1, 100 * time.Millisecond},
 	{fairsem.CallOptions{Tenant: "b", Share: 2}, 2, 60 * time.Millisecond},

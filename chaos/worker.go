@@ -350,7 +350,7 @@ func (w *worker) acquireAndHold(ctx context.Context, s *fairsem.Semaphore, c *ca
 	case polls:
 		w.holdPolling(ctx, c, p, hold)
 	default:
-		w.holdWaiting(ctx, c, p, hold)
+		holdWaiting(ctx, c, p.Context(), hold)
 	}
 	return w.release(ctx, c, p)
 }
@@ -384,10 +384,10 @@ func (w *worker) acquire(ctx context.Context, s *fairsem.Semaphore, c *call, tim
 	return p, w.journal.write(c)
 }
 
-// checkLive reads the clock, and then reports whether the permit was live at that time.
-func checkLive(c *call, p *fairsem.Permit) bool {
+// checkLive reads the clock, and then reports whether the permit, which has this context, was live at that time.
+func checkLive(c *call, permit context.Context) bool {
 	at := history.Now()
-	if p.Context().Err() != nil {
+	if permit.Err() != nil {
 		c.Ended = cmp.Or(c.Ended, history.Now())
 		return false
 	}
@@ -398,27 +398,29 @@ func checkLive(c *call, p *fairsem.Permit) bool {
 // holdPolling holds the permit for d, or until it is lost. It checks the permit repeatedly, because what counts is when the permit
 // was last live, not when the loss was noticed.
 func (w *worker) holdPolling(ctx context.Context, c *call, p *fairsem.Permit, d time.Duration) {
-	for end := history.Now() + int64(d); checkLive(c, p) && history.Now() < end && ctx.Err() == nil; {
+	for end := history.Now() + int64(d); checkLive(c, p.Context()) && history.Now() < end && ctx.Err() == nil; {
 		time.Sleep(min(d, time.Millisecond))
 	}
 }
 
-// holdWaiting is like holdPolling for a caller that waits to be notified. It must not check the context, because a check ends a
-// context whose time is over.
-func (w *worker) holdWaiting(ctx context.Context, c *call, p *fairsem.Permit, d time.Duration) {
+// holdWaiting is like holdPolling for a caller that waits to be notified. While it waits it must not check the context, because a check
+// ends a context whose time is over.
+func holdWaiting(ctx context.Context, c *call, permit context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-p.Context().Done():
-		c.Released, c.Awaited = history.Now(), true
+	case <-permit.Done():
 	case <-timer.C:
 	case <-ctx.Done():
+	}
+	if !checkLive(c, permit) {
+		c.Released, c.Awaited = c.Ended, true
 	}
 }
 
 // release ends the call. The results of Release and of the context must agree.
 func (w *worker) release(ctx context.Context, c *call, p *fairsem.Permit) error {
-	c.Lost = !checkLive(c, p)
+	c.Lost = !checkLive(c, p.Context())
 	c.Released = cmp.Or(c.Released, c.Granted) // it was not seen to be live again
 	if err := w.journal.write(c); err != nil {
 		return err
