@@ -92,6 +92,23 @@ func TestCallOfTheOtherKindDoesNotAffectTheTicketsOfAName(t *testing.T) {
 	})
 }
 
+// Where no message arrives, a grant may be over before its process polls, and that of the next waiter, too: none of them waits in Redis, so
+// no turn is forecast.
+func TestWaitersOfARateWhoseGrantsAreOverAreFoundOneAfterTheOther(t *testing.T) {
+	onWire(t, maxTTL, func(t *testing.T, c *Client, w *wire) {
+		all := asksRate(c, "a", 3, 100*time.Millisecond)
+		gone, waiting := int64(protocol.Gone), int64(protocol.Waiting)
+		w.carries("acquire a: 1 2 3").answers(1, 100, 0, 1, waiting, 50, waiting, 51, waiting, 52)
+		time.Sleep(100 * time.Millisecond)
+		for i, query := range []string{"refresh a: 1", "refresh a: 2", "refresh a: 3"} {
+			w.carries(query).answers(1, -1, 0, 1, gone, 0)
+			<-all[i].done
+			require.ErrorIs(t, all[i].err, errPositionLost)
+		}
+		w.isIdle()
+	})
+}
+
 // A waiter polls when its turn comes, however long the window is. It does not wait much longer, because a change may come earlier.
 func TestWaiterOfARatePollsWhenItsTurnComes(t *testing.T) {
 	t.Parallel()

@@ -157,7 +157,7 @@ func (v *nameState) answeredLocked(r *request, rep protocol.Reply, sent clock.In
 		v.noticeLocked(grantNotice{g, rep.Epoch, GrantedByReply}, now)
 	}
 	v.notifyHoldersLocked(rep.Waiters, sent.Time)
-	v.hintLocked(rep, sent.Time)
+	v.hintLocked(r.key.script, rep, sent.Time)
 }
 
 // answer is what Redis has said of a ticket.
@@ -521,11 +521,17 @@ func nextRetry(backoff time.Duration) time.Duration {
 // hintLocked schedules the next poll: at once if work is left, and soon after the nearest deadline if a ticket here waits,
 // because an expired entry makes room. Jitter keeps many waiters apart. Of two replies, the one to the later call is newer
 // and counts.
-func (v *nameState) hintLocked(r protocol.Reply, sent time.Time) {
+func (v *nameState) hintLocked(script *protocol.Script, r protocol.Reply, sent time.Time) {
 	if r.More {
 		v.pollLocked()
 	}
-	if r.Next < 0 || v.waiters == 0 || sent.Before(v.deadlineSent) {
+	if v.waiters == 0 || sent.Before(v.deadlineSent) {
+		return
+	}
+	if r.Next < 0 {
+		if v.spec.Window > 0 && script == protocol.RefreshScript { // Redis has no waiter of this process: they were granted, unnoticed
+			v.pollLocked()
+		}
 		return
 	}
 	delay := r.Next + time.Millisecond + rand.N(min(v.host.ttl/20, 100*time.Millisecond))
