@@ -33,7 +33,7 @@ test unit: export GOMEMLIMIT = 2GiB
 # The smoke run of the bench only has to run, and mostly waits: it goes beside the linter and the tests. Chaos goes alone, because
 # its checks of liveness allow for little load.
 # What a shell has begun with & ignores Ctrl-C, so a trap ends it.
-test: setup ## what CI checks of a commit; what make lint says, where it has been run once
+test: setup ## what CI tests on each system; what make lint says, where it has been run once
 	@trap 'kill 0' INT; mkdir -p .bin; $(MAKE) --no-print-directory bench-smoke >.bin/bench-smoke.log 2>&1 & bench=$$!; failed=0; \
 	$(MAKE) --no-print-directory $(or $(LINTED),format) unit || failed=1; \
 	wait $$bench || { cat .bin/bench-smoke.log; failed=1; }; exit $$failed

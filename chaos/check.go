@@ -208,7 +208,7 @@ func (e *evidence) disturbed(at func(name string) bool) []string {
 			all = append(all, fmt.Sprintf("%s: it took %v: %s", c.Name, took, c.Grant))
 		case c.Failure != "":
 			all = append(all, fmt.Sprintf("%s: %s: %s", c.Name, c.Failure, c.Grant))
-		case c.Lost && proc.stalledFor(c.Granted, c.Ended) == 0:
+		case c.Lost && proc.stalledFor(c.Returned, c.Ended) == 0:
 			all = append(all, fmt.Sprintf("%s: it was lost: %s", c.Name, c.Grant))
 		}
 	}

@@ -296,7 +296,7 @@ func (e *evidence) confirmed(id string) int64 {
 // waited returns until when a call certainly waited, or 0 if that is unknown. A copy of its acquire that the network delivers when the
 // tombstone of its release has expired is in the queue, too, but not the call.
 func (e *evidence) waited(c *call, id string) int64 {
-	if left := e.monitor.waiting[id]; c.Granted == 0 || left < c.Granted {
+	if left := e.monitor.waiting[id]; c.Token == 0 || left < c.Returned {
 		return left
 	}
 	return 0

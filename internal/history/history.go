@@ -40,7 +40,7 @@ type Grant struct {
 	Numbers  []int64 `json:"numbers,omitempty"`
 
 	Asked    int64 `json:"asked"`              // before Acquire was called
-	Granted  int64 `json:"granted,omitempty"`  // after Acquire returned the permit; 0: it returned none
+	Granted  int64 `json:"granted,omitempty"`  // after Acquire returned the permit; 0: it returned none, or one that had ended
 	Released int64 `json:"released,omitempty"` // before Release was called, or when it was lost; 0: still held
 	Done     int64 `json:"done,omitempty"`     // after which it certainly holds nothing on the server, such as after Release; 0: unknown
 	Left     int64 `json:"left,omitempty"`     // until when the call certainly waited in the queue; 0: unknown

@@ -53,7 +53,7 @@ func TokensOfNumberDecrease(grants []Grant) []Violation {
 func WrongNumbers(grants []Grant, limit int64) []Violation {
 	var found []Violation
 	for _, g := range grants {
-		if g.Granted == 0 {
+		if g.Granted == 0 && g.Token == 0 {
 			continue
 		}
 		want := int64(0)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/user"
@@ -208,7 +209,7 @@ func (s *Server) URL() string {
 
 // Socket is for connections of that user over the Unix socket.
 func (s *Server) Socket(user string) string {
-	return fmt.Sprintf("host=%s port=%d user=%s dbname=postgres", s.dir, s.port, user)
+	return fmt.Sprintf("postgres://%s@:%d/postgres?host=%s", user, s.port, url.QueryEscape(s.dir))
 }
 
 // Log returns the log of the server.
