@@ -41,7 +41,8 @@ func publish(err error) error {
 
 // refuse returns the error of a call that was not let through.
 func refuse(ctx context.Context, limit Limit, err error) error {
-	if ended := ctx.Err(); ended != nil {
+	// The context also ends where the call holds a permit of another limit, and the Client is closed.
+	if ended := ctx.Err(); ended != nil && !errors.Is(context.Cause(ctx), fairsem.ErrClosed) {
 		return &refusal{status.FromContextError(ended), err}
 	}
 	s := statusOf(limit, err)
@@ -71,29 +72,18 @@ func statusOf(limit Limit, err error) *status.Status {
 	return status.New(codes.Internal, "a limit is not set up as it should be")
 }
 
-// lost returns the error of a call whose permit was lost, or nil if it was not.
-func lost(loan *held.Loan) error {
-	if cause := loan.Lost(); cause != nil {
-		return &refusal{status.New(codes.Aborted, "the permit of the call was lost while it was under way"), cause}
-	}
-	return nil
+// aborted returns the error of a call whose permit has ended, for that reason.
+func aborted(why error) error {
+	return &refusal{status.New(codes.Aborted, "the permit of the call ended while it was under way"), why}
 }
 
-// over returns that the permit has ended, with the Client, or after a context that an interceptor has ended; nil: it has not.
-func over(loan *held.Loan) error {
-	if loan.Permit.Context().Err() == nil {
-		return nil
-	}
-	return &refusal{status.New(codes.Aborted, "the permit of the call ended while it was under way"), context.Cause(loan.Permit.Context())}
-}
-
-// explain replaces an error of a call by the reason, if the call failed because its permit was lost.
+// explain replaces an error of a call by the reason, if the call failed because its permit was lost, or its Client closed. An error that
+// has another status stays, such as that of another limit.
 func explain(loan *held.Loan, err error) error {
-	if err == nil || !errors.Is(err, context.Canceled) && !errors.Is(err, fairsem.ErrLost) && status.Code(err) != codes.Canceled {
-		return err
-	}
-	if reason := lost(loan); reason != nil {
-		return reason
+	code := status.Code(err)
+	canceled := code == codes.Canceled || code == codes.Unknown && (errors.Is(err, context.Canceled) || held.IsEnd(err))
+	if why := loan.Ended(); canceled && why != nil {
+		return aborted(why)
 	}
 	return err
 }

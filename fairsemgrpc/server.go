@@ -82,10 +82,13 @@ func (s *serverStream) lost() error {
 	if s.loan.Scope.Err() == nil {
 		return nil
 	}
-	if err := lost(&s.loan); err != nil {
-		return err
+	if why := s.loan.Ended(); why != nil {
+		return aborted(why)
 	}
-	return over(&s.loan)
+	if permit := s.loan.Permit.Context(); permit.Err() != nil { // after a context that an interceptor has ended
+		return aborted(context.Cause(permit))
+	}
+	return nil
 }
 
 // RecvMsg returns when a message was received, the stream has ended, or the permit was lost. Only then RecvMsg of the stream below may

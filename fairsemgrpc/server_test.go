@@ -186,7 +186,7 @@ func TestRefusalThatAnotherInterceptorWrapsHasNoNameOfALimit(t *testing.T) {
 	for _, kind := range []string{"unary", "output"} {
 		err := kinds[kind](t.Context(), losing)
 		assert.Equal(t, codes.Aborted, status.Code(err), kind)
-		assert.Equal(t, "seen: the permit of the call was lost while it was under way", status.Convert(err).Message(), kind)
+		assert.Equal(t, "seen: the permit of the call ended while it was under way", status.Convert(err).Message(), kind)
 	}
 }
 
@@ -463,6 +463,38 @@ func TestLostPermitEndsTheContextOfTheCallAndTheCallIsAborted(t *testing.T) {
 	_, err = stream.Recv()
 	assert.ErrorIs(t, <-causes, fairsem.ErrLost)
 	assert.Equal(t, codes.Aborted, status.Code(err))
+}
+
+func TestCallWhoseClientIsClosedIsAborted(t *testing.T) {
+	w := newWorld(t)
+	client := w.Client()
+	s, err := client.Semaphore(w.LimitName, 1)
+	require.NoError(t, err)
+	c := limitedServer(t, &service{unary: func(ctx context.Context) error {
+		assert.NoError(t, client.Close())
+		<-ctx.Done()
+		return ctx.Err()
+	}}, s, fairsemgrpc.Options{MaxWait: time.Minute})
+	assert.Equal(t, codes.Aborted, status.Code(kinds["unary"](t.Context(), c)))
+}
+
+// The call holds a permit of its first limit, whose end ends the context of the second wait.
+func TestCallThatWaitsForItsSecondLimitIsRefusedWhenTheClientIsClosed(t *testing.T) {
+	w := newWorld(t)
+	client := w.Client()
+	first, err := client.Semaphore(w.LimitName+"first", 1)
+	require.NoError(t, err)
+	second, err := client.Semaphore(w.LimitName, 1)
+	require.NoError(t, err)
+	_, err = second.Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	o := fairsemgrpc.Options{MaxWait: time.Hour}
+	c := pb.NewTestServiceClient(dial(t, serve(t, new(service), slices.Concat(onServer(t, first, o), onServer(t, second, o))...)))
+	failed := make(chan error, 1)
+	go func() { failed <- kinds["unary"](t.Context(), c) }() // ends when the client is closed
+	w.Eventually(func() bool { return w.Status(w.Semaphore(1)).Waiting == 1 }, "the call does not wait")
+	require.NoError(t, client.Close())
+	assert.Equal(t, time.Second, refused(t, codes.Unavailable, <-failed))
 }
 
 func TestOutcomeThatIsNotOfTheLossPassesThrough(t *testing.T) {

@@ -1,11 +1,9 @@
 package fairsemhttp
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 
-	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/gate"
 	"github.com/fairsem/fairsem/internal/held"
 )
@@ -117,11 +115,11 @@ func (l *loan) end() {
 	l.End()
 }
 
-// explain adds to an error that the permit was lost.
+// explain adds to an error that the permit was lost, or its Client closed.
 func (l *loan) explain(err error) error {
-	lost := l.Lost()
-	if err == nil || lost == nil || errors.Is(err, fairsem.ErrLost) {
+	ended := l.Ended()
+	if err == nil || ended == nil || held.IsEnd(err) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", err, lost)
+	return fmt.Errorf("%w: %w", err, ended)
 }

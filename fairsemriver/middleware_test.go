@@ -209,7 +209,7 @@ func TestLostPermitEndsTheContextOfTheJobAndIsTheReasonOfItsError(t *testing.T) 
 	row := w.job(id, rivertype.JobStateDiscarded)
 	require.Len(t, row.Errors, 1)
 	assert.Contains(t, row.Errors[0].Error, "context canceled")
-	assert.Contains(t, row.Errors[0].Error, fmt.Sprintf("the permit of %q was lost", w.LimitName))
+	assert.Contains(t, row.Errors[0].Error, fmt.Sprintf("the permit of %q ended", w.LimitName))
 }
 
 func TestErrorOfTheWorkerPassesThrough(t *testing.T) {

@@ -80,10 +80,15 @@ func (l *Loan) End() {
 	})
 }
 
-// Lost returns why the permit was lost, or nil if it was not before the context ended.
-func (l *Loan) Lost() error {
-	if cause := context.Cause(&l.Scope); errors.Is(cause, fairsem.ErrLost) {
+// Ended returns why the permit has ended before the context did: it was lost, or its Client was closed. If it has not, it returns nil.
+func (l *Loan) Ended() error {
+	if cause := context.Cause(&l.Scope); IsEnd(cause) {
 		return cause
 	}
 	return nil
+}
+
+// IsEnd reports whether an error is, or has, that of a permit that was lost, or whose Client was closed.
+func IsEnd(err error) bool {
+	return errors.Is(err, fairsem.ErrLost) || errors.Is(err, fairsem.ErrClosed)
 }

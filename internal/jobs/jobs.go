@@ -57,7 +57,7 @@ func New[J any, L gate.Limit](o Options[J, L]) (*Runner[J, L], error) {
 	return &Runner[J, L]{gate: g, onReschedule: o.OnReschedule, mustStay: o.MustStay}, g.Check()
 }
 
-// Run does the work of a job while it holds its permit, and ends the context of the work when the permit is lost. If delay is above 0,
+// Run does the work of a job while it holds its permit, and ends the context of the work when the permit is lost or its Client closed. If delay is above 0,
 // the work has not begun, and the job is to be rescheduled by that long; err says why. Otherwise err is that of the work, or says why the
 // work cannot begin, and wraps the error of ctx if that has ended. A job that must not be rescheduled waits until it has its permit or
 // ctx ends, whatever MaxWait its limit has.
@@ -69,7 +69,7 @@ func (r *Runner[J, L]) Run(ctx context.Context, job J, work func(context.Context
 		if err == nil {
 			return 0, do(ctx, loan, limit, work)
 		}
-		delay := again(ctx, limit, err)
+		delay := again(ctx, limit, err, stays)
 		switch {
 		case delay == 0:
 			return 0, withEndOf(ctx, err)
@@ -109,9 +109,9 @@ func bounded(ctx context.Context, wait time.Duration) time.Duration {
 }
 
 // again returns in how long a job is to be tried again; 0: its context has ended, or trying again does not help. Jobs that are rescheduled
-// together do not come back together.
-func again(ctx context.Context, limit gate.Limit, err error) time.Duration {
-	if ctx.Err() != nil {
+// together do not come back together. The context also ends where the job holds a permit of another limit, and the Client is closed.
+func again(ctx context.Context, limit gate.Limit, err error, stays bool) time.Duration {
+	if ctx.Err() != nil && (stays || !errors.Is(context.Cause(ctx), fairsem.ErrClosed)) {
 		return 0
 	}
 	d := gate.RetryAfter(ctx, limit, err)
@@ -133,9 +133,9 @@ func do[L gate.Limit](ctx context.Context, loan *held.Loan, limit L, work func(c
 		return work(ctx)
 	}
 	err := work(&loan.Scope)
-	lost := loan.Lost()
-	if lost == nil || !errors.Is(err, context.Canceled) || errors.Is(err, fairsem.ErrLost) {
+	ended := loan.Ended()
+	if ended == nil || !errors.Is(err, context.Canceled) || held.IsEnd(err) {
 		return err
 	}
-	return fmt.Errorf("%w, because the permit of %q was lost: %w", err, limit.Name(), lost)
+	return fmt.Errorf("%w, because the permit of %q ended: %w", err, limit.Name(), ended)
 }

@@ -25,6 +25,52 @@ func newRunner(t *testing.T, o Options[job, gate.Limit]) *Runner[job, gate.Limit
 
 func nothing(context.Context) error { return nil }
 
+// The job holds a permit of its first limit, whose end ends the context of the second wait.
+func TestJobThatWaitsForItsSecondLimitIsRescheduledWhenTheClientIsClosed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := fairsemtest.NewServer(t)
+		client := server.Client(fairsem.Options{})
+		first, err := client.Semaphore("a", 1)
+		require.NoError(t, err)
+		second, err := client.Semaphore("b", 1)
+		require.NoError(t, err)
+		_, err = second.Acquire(t.Context(), 1)
+		require.NoError(t, err)
+		inner := newRunner(t, Options[job, gate.Limit]{Limit: second, MaxWait: time.Hour})
+		var delay time.Duration
+		done := make(chan error, 1)
+		go func() { // ends when the client is closed
+			_, err := newRunner(t, Options[job, gate.Limit]{Limit: first}).Run(t.Context(), job{}, func(ctx context.Context) (err error) {
+				delay, err = inner.Run(ctx, job{}, nothing)
+				return err
+			})
+			done <- err
+		}()
+		synctest.Wait()
+		require.NoError(t, client.Close())
+		require.ErrorIs(t, <-done, fairsem.ErrClosed)
+		assert.GreaterOrEqual(t, delay, time.Second)
+	})
+}
+
+func TestWorkThatEndsWithTheClientSaysSo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := fairsemtest.NewServer(t).Client(fairsem.Options{})
+		s, err := client.Semaphore("a", 1)
+		require.NoError(t, err)
+		delay, err := newRunner(t, Options[job, gate.Limit]{Limit: s}).Run(t.Context(), job{}, func(ctx context.Context) error {
+			require.NoError(t, client.Close())
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		assert.Zero(t, delay)
+		require.ErrorIs(t, err, context.Canceled)
+		assert.EqualError(t, err, `context canceled, because the permit of "a" ended: fairsem: permit released: client closed`)
+	})
+}
+
 // A job whose deadline ends the wait has failed, and there is no time to store that it was rescheduled.
 func TestJobThatDoesNotWaitInTheQueueWaitsForAnAnswerForHalfOfItsTime(t *testing.T) {
 	t.Parallel()
