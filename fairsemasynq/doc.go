@@ -20,9 +20,9 @@
 // With a Semaphore or a Mutex a task holds its units until its handler returns or panics, also when asynq has given up the
 // task by then. The release is sent then; nothing waits for Redis to confirm it. A Limiter counts a task, and nothing is released.
 //
-// If the permit is lost, the context of the handler ends, and [context.Cause] of it is [fairsem.ErrLost]. The result of the handler then
-// counts as always: nil is a success, and an error is a failure, which wraps ErrLost if it is that of the context. The work had
-// begun, and a task that always loses its permit must not go round for ever; if yours should, say so in Config.IsFailure.
+// If the permit is lost, the context of the handler ends, and [context.Cause] of it is [fairsem.ErrLost]; if the [fairsem.Client] is closed,
+// [fairsem.ErrClosed]. The result of the handler then counts as always: nil is a success, and an error is a failure, which wraps the cause
+// if it is that of the context. The work had begun, and a task that always loses its permit must not go round for ever; if yours should, say so in Config.IsFailure.
 //
 // # What is rescheduled
 //

@@ -28,12 +28,12 @@
 // process ends. The release is sent when the call ends; nothing waits for Redis to confirm it. A Limiter counts a call, and
 // nothing is released.
 //
-// If the permit is lost, the context of the call ends, and [context.Cause] of it is [fairsem.ErrLost]. If the call then fails with an error
-// that is [context.Canceled] or [fairsem.ErrLost], or that has the code Canceled, it fails with Aborted; any other error and any
-// result are passed on. On a server RecvMsg returns Aborted, too, even while it waits, and SendMsg when it is called next; so do both
-// when the [fairsem.Client] is closed. A handler that is blocked in SendMsg, because its client does not read, goes on until the client
-// does. The RecvMsg of an interceptor that comes before this one may then be under way when its handler has returned, until the stream
-// has ended.
+// If the permit is lost, the context of the call ends, and [context.Cause] of it is [fairsem.ErrLost]; if the [fairsem.Client] is closed,
+// [fairsem.ErrClosed]. If the call then fails with an error that is [context.Canceled] or the cause, or that has the code Canceled, it
+// fails with Aborted; an error with another code, any other error and any result are passed on. On a server RecvMsg returns Aborted, too,
+// even while it waits, and SendMsg when it is called next. A handler that is blocked in SendMsg, because its client does not read, goes on
+// until the client does. The RecvMsg of an interceptor that comes before this one may then be under way when its handler has returned,
+// until the stream has ended.
 //
 // # Who is refused
 //

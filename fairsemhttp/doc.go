@@ -18,7 +18,7 @@
 // is released.
 //
 // If the permit is lost, the context of the request ends, and [context.Cause] of it is [fairsem.ErrLost]; a connection that was taken
-// over is closed.
+// over is closed. If the [fairsem.Client] is closed, the same happens with [fairsem.ErrClosed].
 //
 // # Who is refused
 //

@@ -18,9 +18,9 @@
 // With a Semaphore or a Mutex a job holds its units until its worker returns or panics. The release is sent then; nothing waits for Redis
 // to confirm it. A Limiter counts a job, and nothing is released.
 //
-// If the permit is lost, the context of the worker ends, and [context.Cause] of it is [fairsem.ErrLost]. The result of the worker then
-// counts as always: nil is a success, and an error is one of the attempts, and wraps ErrLost if it is that of the context. The work had
-// begun, and a job that always loses its permit must not go round for ever; a worker that wants it can return river.JobSnooze.
+// If the permit is lost, the context of the worker ends, and [context.Cause] of it is [fairsem.ErrLost]; if the [fairsem.Client] is closed,
+// [fairsem.ErrClosed]. The result of the worker then counts as always: nil is a success, and an error is one of the attempts, and wraps the
+// cause if it is that of the context. The work had begun, and a job that always loses its permit must not go round for ever; a worker that wants it can return river.JobSnooze.
 //
 // # What is rescheduled
 //
