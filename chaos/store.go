@@ -174,7 +174,7 @@ func (w *worker) writeStore(ctx context.Context, s *fairsem.Semaphore, c *call, 
 		all = append(all, v)
 	}
 	w.holdPolling(ctx, c, p, hold)
-	if checkLive(c, p.Context()) {
+	if checkLive(p.Context(), c) {
 		if err := w.sendWrites(ctx, all); err != nil {
 			return err
 		}

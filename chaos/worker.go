@@ -350,7 +350,7 @@ func (w *worker) acquireAndHold(ctx context.Context, s *fairsem.Semaphore, c *ca
 	case polls:
 		w.holdPolling(ctx, c, p, hold)
 	default:
-		holdWaiting(ctx, c, p.Context(), hold)
+		holdWaiting(ctx, p.Context(), c, hold)
 	}
 	return w.release(ctx, c, p)
 }
@@ -385,7 +385,7 @@ func (w *worker) acquire(ctx context.Context, s *fairsem.Semaphore, c *call, tim
 }
 
 // checkLive reads the clock, and then reports whether the permit, which has this context, was live at that time.
-func checkLive(c *call, permit context.Context) bool {
+func checkLive(permit context.Context, c *call) bool {
 	at := history.Now()
 	if permit.Err() != nil {
 		c.Ended = cmp.Or(c.Ended, history.Now())
@@ -398,14 +398,14 @@ func checkLive(c *call, permit context.Context) bool {
 // holdPolling holds the permit for d, or until it is lost. It checks the permit repeatedly, because what counts is when the permit
 // was last live, not when the loss was noticed.
 func (w *worker) holdPolling(ctx context.Context, c *call, p *fairsem.Permit, d time.Duration) {
-	for end := history.Now() + int64(d); checkLive(c, p.Context()) && history.Now() < end && ctx.Err() == nil; {
+	for end := history.Now() + int64(d); checkLive(p.Context(), c) && history.Now() < end && ctx.Err() == nil; {
 		time.Sleep(min(d, time.Millisecond))
 	}
 }
 
 // holdWaiting is like holdPolling for a caller that waits to be notified. While it waits it must not check the context, because a check
 // ends a context whose time is over.
-func holdWaiting(ctx context.Context, c *call, permit context.Context, d time.Duration) {
+func holdWaiting(ctx, permit context.Context, c *call, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -413,14 +413,14 @@ func holdWaiting(ctx context.Context, c *call, permit context.Context, d time.Du
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	if !checkLive(c, permit) {
+	if !checkLive(permit, c) {
 		c.Released, c.Awaited = c.Ended, true
 	}
 }
 
 // release ends the call. The results of Release and of the context must agree.
 func (w *worker) release(ctx context.Context, c *call, p *fairsem.Permit) error {
-	c.Lost = !checkLive(c, p.Context())
+	c.Lost = !checkLive(p.Context(), c)
 	c.Released = cmp.Or(c.Released, c.Granted) // it was not seen to be live again
 	if err := w.journal.write(c); err != nil {
 		return err
