@@ -14,7 +14,7 @@ func herd(ctx context.Context, b *bench) (s *section, err error) {
 	s = &section{
 		Name: "herd", Title: fmt.Sprintf("limit 1, %d waiting processes; the first %d hold for %v", b.processes, min(b.releases, b.processes), b.processHold),
 		Columns: []string{"woken each", "commands each", "samples"},
-		Notes:   []string{"Each process wants the unit once. The others release it at once. Per release: messages to processes, and commands that all processes together send, the release itself included. The PINGs with which silent subscriptions are checked are left out."},
+		Notes:   []string{"Each process wants the unit once; those that do not hold it release it at once. Per release: messages to processes, and commands that all processes together send, the release itself included. The PINGs with which silent subscriptions are checked are left out."},
 	}
 	b.logf("herd: %d processes", b.processes)
 	name, jobs := b.herdJobs()

@@ -22,7 +22,8 @@
 //
 // If the permit is lost, the context of the handler ends, and [context.Cause] of it is [fairsem.ErrLost]; if the [fairsem.Client] is closed,
 // [fairsem.ErrClosed]. The result of the handler then counts as always: nil is a success, and an error is a failure, which wraps the cause
-// if it is that of the context. The work had begun, and a task that always loses its permit must not go round for ever; if yours should, say so in Config.IsFailure.
+// if it is that of the context. The work had begun, and a task that always loses its permit must not go round for ever; if yours should,
+// say so in Config.IsFailure.
 //
 // # What is rescheduled
 //

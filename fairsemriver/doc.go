@@ -20,7 +20,8 @@
 //
 // If the permit is lost, the context of the worker ends, and [context.Cause] of it is [fairsem.ErrLost]; if the [fairsem.Client] is closed,
 // [fairsem.ErrClosed]. The result of the worker then counts as always: nil is a success, and an error is one of the attempts, and wraps the
-// cause if it is that of the context. The work had begun, and a job that always loses its permit must not go round for ever; a worker that wants it can return river.JobSnooze.
+// cause if it is that of the context. The work had begun, and a job that always loses its permit must not go round for ever; a worker that
+// wants it can return river.JobSnooze.
 //
 // # What is rescheduled
 //

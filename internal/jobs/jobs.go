@@ -57,10 +57,10 @@ func New[J any, L gate.Limit](o Options[J, L]) (*Runner[J, L], error) {
 	return &Runner[J, L]{gate: g, onReschedule: o.OnReschedule, mustStay: o.MustStay}, g.Check()
 }
 
-// Run does the work of a job while it holds its permit, and ends the context of the work when the permit is lost or its Client closed. If delay is above 0,
-// the work has not begun, and the job is to be rescheduled by that long; err says why. Otherwise err is that of the work, or says why the
-// work cannot begin, and wraps the error of ctx if that has ended. A job that must not be rescheduled waits until it has its permit or
-// ctx ends, whatever MaxWait its limit has.
+// Run does the work of a job while it holds its permit, and ends the context of the work when the permit is lost or its Client closed. If
+// delay is above 0, the work has not begun, and the job is to be rescheduled by that long; err says why. Otherwise err is that of the work,
+// or says why the work cannot begin, and wraps the error of ctx if that has ended. A job that must not be rescheduled waits until it has its
+// permit or ctx ends, whatever MaxWait its limit has.
 func (r *Runner[J, L]) Run(ctx context.Context, job J, work func(context.Context) error) (delay time.Duration, err error) {
 	stays := r.mustStay != nil && r.mustStay(ctx)
 	for {
