@@ -26,7 +26,7 @@ var (
 	ErrEvicted = errors.New("fairsem: evicted")
 	// ErrNotFound: no permit and no waiter has that id.
 	ErrNotFound = errors.New("fairsem: not found")
-	// ErrReleased is the cause of a permit's context after Release, or after Close of its Client. Then it is [ErrClosed], too.
+	// ErrReleased is the cause of a permit's context after Release, or after Close of its Client. After Close it is [ErrClosed], too.
 	ErrReleased = errors.New("fairsem: permit released")
 	// ErrClosed: the Client was closed.
 	ErrClosed = failure.ErrClosed

@@ -518,8 +518,8 @@ func nextRetry(backoff time.Duration) time.Duration {
 	return min(max(2*backoff, firstRetry), lastRetry)
 }
 
-// hintLocked schedules the next poll: at once if work is left, and soon after the nearest deadline if a ticket here waits,
-// because an expired entry makes room. Jitter keeps many waiters apart. Of two replies, the one to the later call is newer
+// hintLocked schedules the next poll: at once if work is left, or if the waiters of a rate here wait no more in Redis, and soon after the
+// nearest deadline if a ticket here waits, because an expired entry makes room. Jitter keeps many waiters apart. Of two replies, the one to the later call is newer
 // and counts.
 func (v *nameState) hintLocked(script *protocol.Script, r protocol.Reply, sent time.Time) {
 	if r.More {
@@ -529,7 +529,7 @@ func (v *nameState) hintLocked(script *protocol.Script, r protocol.Reply, sent t
 		return
 	}
 	if r.Next < 0 {
-		if v.spec.Window > 0 && script == protocol.RefreshScript { // Redis has no waiter of this process: they were granted, unnoticed
+		if v.spec.Window > 0 && script == protocol.RefreshScript { // they were granted, unnoticed
 			v.pollLocked()
 		}
 		return

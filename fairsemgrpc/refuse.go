@@ -41,8 +41,7 @@ func publish(err error) error {
 
 // refuse returns the error of a call that was not let through.
 func refuse(ctx context.Context, limit Limit, err error) error {
-	// The context also ends where the call holds a permit of another limit, and the Client is closed.
-	if ended := ctx.Err(); ended != nil && !errors.Is(context.Cause(ctx), fairsem.ErrClosed) {
+	if ended := gate.Ended(ctx); ended != nil {
 		return &refusal{status.FromContextError(ended), err}
 	}
 	s := statusOf(limit, err)

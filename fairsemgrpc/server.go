@@ -91,7 +91,7 @@ func (s *serverStream) lost() error {
 	return nil
 }
 
-// RecvMsg returns when a message was received, the stream has ended, or the permit was lost. Only then RecvMsg of the stream below may
+// RecvMsg returns when a message was received, or when the stream or the permit has ended. Only then RecvMsg of the stream below may
 // still be under way, until the handler has returned.
 func (s *serverStream) RecvMsg(m any) error {
 	if err := s.lost(); err != nil {

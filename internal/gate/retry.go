@@ -16,6 +16,15 @@ const (
 	unavailableRetry = 10 * time.Second
 )
 
+// Ended returns the error of a context that has ended for its caller, or nil. The end of a Client is none: it ends the context where the
+// caller holds a permit of another limit.
+func Ended(ctx context.Context) error {
+	if errors.Is(context.Cause(ctx), fairsem.ErrClosed) {
+		return nil
+	}
+	return ctx.Err()
+}
+
 // RetryAfter returns when a request that an error of Enter refused may be let through; 0: that is not known, or never. It asks
 // Redis for the pace of a queue, or for the queue of a rate, unless ctx, that of the request, has ended.
 func RetryAfter(ctx context.Context, limit Limit, err error) time.Duration {

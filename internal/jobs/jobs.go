@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/clock"
 	"github.com/fairsem/fairsem/internal/gate"
 	"github.com/fairsem/fairsem/internal/held"
@@ -109,9 +108,9 @@ func bounded(ctx context.Context, wait time.Duration) time.Duration {
 }
 
 // again returns in how long a job is to be tried again; 0: its context has ended, or trying again does not help. Jobs that are rescheduled
-// together do not come back together. The context also ends where the job holds a permit of another limit, and the Client is closed.
+// together do not come back together. One that stays cannot be tried again once its context has ended, for whatever reason.
 func again(ctx context.Context, limit gate.Limit, err error, stays bool) time.Duration {
-	if ctx.Err() != nil && (stays || !errors.Is(context.Cause(ctx), fairsem.ErrClosed)) {
+	if gate.Ended(ctx) != nil || stays && ctx.Err() != nil {
 		return 0
 	}
 	d := gate.RetryAfter(ctx, limit, err)

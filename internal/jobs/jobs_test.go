@@ -25,17 +25,20 @@ func newRunner(t *testing.T, o Options[job, gate.Limit]) *Runner[job, gate.Limit
 
 func nothing(context.Context) error { return nil }
 
+func semaphore(t *testing.T, c *fairsem.Client, name string) *fairsem.Semaphore {
+	t.Helper()
+	s, err := c.Semaphore(name, 1)
+	require.NoError(t, err)
+	return s
+}
+
 // The job holds a permit of its first limit, whose end ends the context of the second wait.
 func TestJobThatWaitsForItsSecondLimitIsRescheduledWhenTheClientIsClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := fairsemtest.NewServer(t)
-		client := server.Client(fairsem.Options{})
-		first, err := client.Semaphore("a", 1)
-		require.NoError(t, err)
-		second, err := client.Semaphore("b", 1)
-		require.NoError(t, err)
-		_, err = second.Acquire(t.Context(), 1)
+		client := fairsemtest.NewServer(t).Client(fairsem.Options{})
+		first, second := semaphore(t, client, "a"), semaphore(t, client, "b")
+		_, err := second.Acquire(t.Context(), 1)
 		require.NoError(t, err)
 		inner := newRunner(t, Options[job, gate.Limit]{Limit: second, MaxWait: time.Hour})
 		var delay time.Duration
@@ -58,8 +61,7 @@ func TestWorkThatEndsWithTheClientSaysSo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client := fairsemtest.NewServer(t).Client(fairsem.Options{})
-		s, err := client.Semaphore("a", 1)
-		require.NoError(t, err)
+		s := semaphore(t, client, "a")
 		delay, err := newRunner(t, Options[job, gate.Limit]{Limit: s}).Run(t.Context(), job{}, func(ctx context.Context) error {
 			require.NoError(t, client.Close())
 			<-ctx.Done()
@@ -76,8 +78,7 @@ func TestJobThatDoesNotWaitInTheQueueWaitsForAnAnswerForHalfOfItsTime(t *testing
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := fairsemtest.NewServer(t)
-		s, err := server.Client(fairsem.Options{}).Semaphore("a", 1)
-		require.NoError(t, err)
+		s := semaphore(t, server.Client(fairsem.Options{}), "a")
 		l, err := server.Client(fairsem.Options{}).Limiter("b", 1, time.Hour)
 		require.NoError(t, err)
 		server.Down()
@@ -105,9 +106,8 @@ func TestJobThatIsStoppedWhenItsWaitHasEndedFailsWithTheErrorOfTheContext(t *tes
 	for _, wait := range []time.Duration{time.Second, gate.NoWait} {
 		synctest.Test(t, func(t *testing.T) {
 			client := fairsemtest.NewServer(t).Client(fairsem.Options{})
-			s, err := client.Semaphore("a", 1)
-			require.NoError(t, err)
-			_, err = s.Acquire(t.Context(), 1) // Close releases it
+			s := semaphore(t, client, "a")
+			_, err := s.Acquire(t.Context(), 1) // Close releases it
 			require.NoError(t, err)
 			runner := newRunner(t, Options[job, gate.Limit]{Limit: s, MaxWait: wait})
 			delay, err := runner.Run(endsLate{t.Context()}, job{}, nothing)
@@ -123,8 +123,7 @@ func TestJobThatStaysKeepsItsPositionPastTheMaxWaitOfItsLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client := fairsemtest.NewServer(t).Client(fairsem.Options{})
-		s, err := client.Semaphore("a", 1)
-		require.NoError(t, err)
+		s := semaphore(t, client, "a")
 		lock, err := client.Mutex("b")
 		require.NoError(t, err)
 		held, err := fairsem.AcquireAll(t.Context(), s.Request(1), lock.Request())

@@ -22,7 +22,7 @@ import (
 )
 
 // Server is a PostgreSQL server with a folder of its own, which stays if this process is killed. Every user of this machine may connect to it
-// as app. Superuser postgres connects over the socket in the folder only: it can run programs, and only who owns the server reaches that.
+// as app, or as a role that a test creates. Superuser postgres connects over the socket in the folder only: it can run programs, and only who owns the server reaches that.
 type Server struct {
 	dir    string
 	port   int
@@ -134,6 +134,7 @@ func (s *Server) initdb(as *syscall.Credential) error {
 	return os.WriteFile(filepath.Join(s.data(), "pg_hba.conf"), []byte(access), 0o600)
 }
 
+// access says who may connect as whom.
 const access = `
 local all all trust
 host all postgres 127.0.0.1/32 reject
