@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -294,18 +295,32 @@ func (s *sharedDB) bound() {
 // call, so if its part is less than one, that is not used for longer either.
 func (s *sharedDB) hasten(part int64) {
 	o, pause := s.options, s.checks.Pause()
-	s.db.SetConnMaxIdleTime(min(pause, cmp.Or(o.MaxIdleTime, pause)))
 	lifetime := o.MaxLifetime
 	if part < 1 {
 		lifetime = min(pause, cmp.Or(lifetime, pause))
 	}
-	s.db.SetConnMaxLifetime(lifetime)
+	s.keep(min(pause, cmp.Or(o.MaxIdleTime, pause)), lifetime)
 }
 
 // rest ends hasten.
-func (s *sharedDB) rest() {
-	s.db.SetConnMaxIdleTime(s.options.MaxIdleTime)
-	s.db.SetConnMaxLifetime(s.options.MaxLifetime)
+func (s *sharedDB) rest() { s.keep(s.options.MaxIdleTime, s.options.MaxLifetime) }
+
+// keep sets for how long connections are kept. In a DB that has been closed but still has a connection, that would start a goroutine which
+// stays for as long, or panic.
+func (s *sharedDB) keep(idle, lifetime time.Duration) {
+	if s.isClosed() {
+		return
+	}
+	s.db.SetConnMaxIdleTime(idle)
+	s.db.SetConnMaxLifetime(lifetime)
+}
+
+// isClosed asks for a connection with a context that has ended: only a DB that is closed refuses it with another error.
+func (s *sharedDB) isClosed() bool {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := s.db.Conn(ctx)
+	return !errors.Is(err, context.Canceled)
 }
 
 func (s *sharedDB) relax() {

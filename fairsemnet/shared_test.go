@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 )
 
 // nothing makes connections to nothing.
@@ -49,4 +50,20 @@ func TestDBIsFullOnlyWhileACallMayWait(t *testing.T) {
 	last := take()
 	assert.False(t, s.isFull(), "in use again")
 	require.NoError(t, last.Close())
+}
+
+// The last check comes when the permit of the last connection ends. The DB counts that connection until the driver has closed it.
+func TestCheckOfADBThatIsClosedStartsNothing(t *testing.T) {
+	before := goleak.IgnoreCurrent() // no test runs beside this one
+	s := &sharedDB{db: sql.OpenDB(nothing{}), options: DBOptions{MaxOpen: 1, MaxIdleTime: time.Hour}}
+	require.False(t, s.isClosed())
+	c, err := s.db.Conn(t.Context())
+	require.NoError(t, err)
+	s.relax()
+	require.NoError(t, s.db.Close())
+	require.NoError(t, goleak.Find(before), "what closes idle connections ends with the DB")
+	s.hasten(0)
+	s.relax()
+	assert.NoError(t, goleak.Find(before))
+	assert.NoError(t, c.Close())
 }
