@@ -518,14 +518,14 @@ func TestUsualCallsOfTenantsNeedNoFullScript(t *testing.T) {
 	quietName(l)
 	about := l.space.About("name")
 	assert.True(t, l.answersSoundly(PlainTenants(about, seededKnown, AcquireParams{}, nil, nil, ofTenants("me", 1, 1, 1)), "nobody waits"))
-	assert.True(t, l.answersSoundly(PlainTenantsAcquire(about, seededKnown, time.Second, nil, ofTenant("tenant-1", 10, 3), nil), "more of one tenant"))
+	assert.True(t, l.answersSoundly(PlainTenantsAcquire(about, seededKnown, 30*time.Second, nil, ofTenant("tenant-1", 10, 3), nil), "more of one tenant"))
 	assert.True(t, l.answersSoundly(PlainRelease(PlainTenantsReleaseScript, about, ofTenant("tenant-1", 10, 1)), "one of several"))
 	l.checkTenants(l.snapshot())
 	twice := append(ofTenant("tenant-1", 11, 1), ofTenant("tenant-1", 11, 1)...)
 	assert.True(t, l.answersSoundly(PlainRelease(PlainTenantsReleaseScript, about, twice), "an id twice"))
 	l.checkTenants(l.snapshot())
 	assert.True(t, l.answersSoundly(PlainRelease(PlainTenantsReleaseScript, about, append(ofTenant("tenant-1", 12, 1), ofTenant("tenant-1", 2, 1)...)), "nobody is left"))
-	assert.True(t, l.answersSoundly(PlainTenantsAcquire(about, seededKnown, time.Second, nil, ofTenants("me", 3, 1, 1), nil), "nobody held anything, and no key is renewed"))
+	assert.True(t, l.answersSoundly(PlainTenantsAcquire(about, seededKnown, 30*time.Second, nil, ofTenants("me", 3, 1, 1), nil), "nobody held anything, and no key is renewed"))
 	l.checkTenants(l.snapshot())
 }
 
