@@ -87,7 +87,7 @@ tenant_base64.
 
 Exit code: that of CMD; 128+n if signal n killed it, or stopped the wait; 75 if the permit
 was not acquired (-E changes it; with -E 0 only --json reports that), 76 if it was lost,
-unless CMD was to go on, 125 if fairsem failed itself, as when the server does not
+unless CMD was to go on or had ended before that was noticed, 125 if fairsem failed itself, as when the server does not
 answer, 126 if CMD cannot be executed, 127 if it was not found, 2 for a wrong command
 line.`
 
@@ -116,7 +116,7 @@ func (o *runOptions) flags(cmd *cobra.Command) {
 	f.DurationVar(&o.job.TTL, "ttl", runTTL, "lease of the permit, which expires without renewals; choose it longer than outages to survive")
 	f.StringVar(&o.job.OnLost, "on-lost", run.OnLostTerm, "what to do with CMD when the permit is lost: term, kill or ignore")
 	f.DurationVar(&o.job.KillAfter, "kill-after", 0, "time from TERM to KILL (default the most that --ttl allows)")
-	f.DurationVar(&o.job.MinHold, "min-hold", 0, "hold at least that long, where clocks of machines differ; a loss meanwhile is a warning")
+	f.DurationVar(&o.job.MinHold, "min-hold", 0, "hold at least that long, where clocks of machines differ, unless INT, TERM or QUIT ends it; a loss meanwhile is a warning")
 	f.BoolVar(&o.job.Numbered, "numbered", false, "number the units: 0 to the limit minus 1, each held once at a time")
 	// It fails only for a flag that is not there.
 	_ = cmd.RegisterFlagCompletionFunc("on-lost", cobra.FixedCompletions(onLost, cobra.ShellCompDirectiveNoFileComp))

@@ -311,6 +311,21 @@ func TestLossDuringTheMinimumTimeIsReported(t *testing.T) {
 	assert.NotContains(t, out.String(), `"event":"released"`)
 }
 
+// Others may have run beside it, where the message was lost.
+func TestLossThatIsNoticedAtTheReleaseIsReported(t *testing.T) {
+	s := newStation(t)
+	require.NoError(t, s.server.Client().ACLSetUser(t.Context(), "deaf", "on", ">pass", "~*", "+@all", "resetchannels").Err())
+	dir := t.TempDir()
+	cmd, out := s.begin("--redis", "redis://deaf:pass@"+s.server.Addr(), "--limit", "1", "--ttl", "1h", "--json", "-c", "until test -e "+dir+"/go; do sleep 0.01; done; exit 3")
+	s.awaitState(1, 0)
+	s.evict()
+	require.NoError(t, os.WriteFile(dir+"/go", nil, 0o600))
+	assert.Equal(t, 3, exitCode(cmd.Wait()))
+	assert.Contains(t, out.String(), `"event":"lost","name":"n","reason":"evicted"`)
+	assert.Contains(t, out.String(), "was lost (evicted) before it was released, which was noticed only then")
+	assert.NotContains(t, out.String(), `"event":"released"`)
+}
+
 const stubborn = `trap "" TERM INT HUP; echo $$ >%s/pid; while :; do sleep 0.01; done`
 
 // seen writes whether a process is alive.

@@ -167,6 +167,19 @@ func (s *station) shell(argv ...string) *console {
 	return sh
 }
 
+// Its permit would have expired unnoticed.
+func TestMessagesDoNotStopAJobOnATerminalThatStopsWritersInTheBackground(t *testing.T) {
+	s := newStation(t)
+	sh := s.shell(bash...)
+	sh.press("stty tostop\n")
+	sh.await("ready> ")
+	sh.press("fairsem run n --limit 1 --json -c 'read x; echo read $x'\n")
+	sh.await(`"started"`)
+	sh.press("on\n")
+	sh.await("read on")
+	sh.await(`"released"`)
+}
+
 func TestCtrlZStopsTheJobAndFgContinuesIt(t *testing.T) {
 	s := newStation(t)
 	sh := s.shell(bash...)

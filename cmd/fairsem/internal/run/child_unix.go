@@ -49,6 +49,9 @@ func startChild(g *guard, path string, args, env []string) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
+	// From here on this process may be in the background, and must neither stop when it writes to the terminal, nor take that back in vain. The
+	// command would have inherited this.
+	signal.Ignore(syscall.SIGTTOU)
 	c := &child{pid: pid, states: make(chan syscall.WaitStatus, 1), usesTerminal: interactive()}
 	// The child cannot do this itself without ignoring SIGTTOU, and an ignored signal stays so in the
 	// command. One that asked for the terminal too early is stopped, and the supervisor has it go on: only
@@ -145,7 +148,6 @@ func (c *child) reclaimTerminal() bool {
 	if group != c.pid && (group <= 0 || lives(group)) {
 		return false
 	}
-	signal.Ignore(syscall.SIGTTOU) // this process is in the background, and may do it all the same
 	return setForeground(syscall.Getpgrp())
 }
 

@@ -110,6 +110,12 @@ func (j *journal) warn(format string, args ...any) {
 	j.write(fmt.Appendf(nil, "fairsem: warning: %s\n", text.Clean(message)))
 }
 
+// lost reports a loss that has no effect on the command, because that has ended.
+func (j *journal) lost(reason, when string) {
+	j.note(note{Event: "lost", Reason: reason})
+	j.warn("the permit on %q was lost (%s) %s", j.request.Name, reason, when)
+}
+
 // conclude reports as JSON, if that is requested, why the command was not started or was ended after a loss, and returns
 // only the exit code.
 func (j *journal) conclude(err error) error {

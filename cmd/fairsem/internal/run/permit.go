@@ -65,6 +65,7 @@ type holder struct {
 	sem    *fairsem.Semaphore
 	permit *fairsem.Permit
 	key    syscall.Signal // the signal by which a key has ended the command; 0: it has ended otherwise
+	lost   bool           // the permit, and that was reported
 
 	ended       bool // the command, and its permit was not lost
 	interrupted bool // a SIGINT of a key, or one that this process has passed on, has ended the command, or one has come after its end
@@ -140,7 +141,10 @@ func (h *holder) request(ctx context.Context) (err error) {
 	})
 }
 
-const releaseTimeout = 3 * time.Second
+const (
+	releaseTimeout   = 3 * time.Second
+	noticedAtRelease = "before it was released, which was noticed only then"
+)
 
 // release releases the permit, also after a signal. The command has ended, so its exit code stands whatever happens here.
 func (h *holder) release(ctx context.Context) {
@@ -150,7 +154,12 @@ func (h *holder) release(ctx context.Context) {
 	switch {
 	case err == nil:
 		h.waiter.journal.note(note{Event: "released"})
-	case !errors.Is(err, fairsem.ErrLost):
+	case h.lost:
+	case errors.Is(err, fairsem.ErrEvicted):
+		h.waiter.journal.lost(reasonEvicted, noticedAtRelease)
+	case errors.Is(err, fairsem.ErrLost):
+		h.waiter.journal.lost(reasonExpired, noticedAtRelease)
+	default:
 		why := strings.TrimPrefix(err.Error(), "fairsem: ")
 		why = strings.TrimSuffix(why, ", and it goes on in the background") // not for long: this process ends
 		h.waiter.journal.warn("the permit was not released and expires within %s: %s", text.Span(h.job.TTL), why)

@@ -4,6 +4,7 @@ package run
 
 import (
 	"context"
+	"io"
 	"os"
 	"syscall"
 	"testing"
@@ -117,4 +118,60 @@ func TestAStoppedGuardKillsNothing(t *testing.T) {
 	_, err = syscall.Wait4(pid, &state, 0, nil)
 	require.NoError(t, err)
 	require.Equal(t, syscall.SIGTERM, state.Signal())
+}
+
+// supervising returns a supervisor of a group that does not exist, whose permit is live. Its process is as old as age says.
+func supervising(t *testing.T, age *time.Duration) (s *supervisor, lose func()) {
+	t.Helper()
+	client, err := fairsem.New(redistest.NewServer(t).Client(), fairsem.Options{})
+	require.NoError(t, err)
+	lose = func() { require.NoError(t, client.Close()) }
+	t.Cleanup(lose)
+	sem, err := client.Semaphore("n", 1)
+	require.NoError(t, err)
+	p, err := sem.Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	job := PermitJob{TTL: 10 * time.Minute, KillAfter: MaxKillAfter(10 * time.Minute), OnLost: OnLostTerm}
+	j := newJournal(io.Discard, &job.Request)
+	t.Cleanup(j.close)
+	return &supervisor{job: job, permit: p, journal: j, child: &child{pid: 1 << 30}, age: func() time.Duration { return *age }}, lose
+}
+
+// A timer stands still while the machine is suspended, and the lease does not.
+func TestTimeInWhichTheMachineWasSuspendedCountsTowardsTheKill(t *testing.T) {
+	t.Parallel()
+	var age time.Duration
+	s, lose := supervising(t, &age)
+	s.check()
+	lose()
+	age = time.Hour
+	s.check()
+	assert.Equal(t, []os.Signal{syscall.SIGKILL}, s.sent, "it was suspended before the loss")
+
+	age = 0
+	s, lose = supervising(t, &age)
+	lose()
+	s.check()
+	require.Equal(t, []os.Signal{syscall.SIGTERM}, s.sent)
+	age = time.Hour
+	s.check()
+	select {
+	case <-s.killAt:
+	case <-time.After(30 * time.Second): // less than the 48 s of the timer
+		assert.Fail(t, "it was suspended after TERM, and no kill is due")
+	}
+}
+
+// Others are for the command, such as to reopen its log.
+func TestOnlyASignalToEndEndsTheMinimumTime(t *testing.T) {
+	t.Parallel()
+	for _, end := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT} {
+		s, _ := supervising(t, new(time.Duration))
+		signals := make(chan os.Signal, 4)
+		for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, end} {
+			signals <- sig
+		}
+		s.job.MinHold, s.signals = time.Hour, signals
+		assert.Equal(t, end, s.holdMinimum(time.Now()))
+	}
 }

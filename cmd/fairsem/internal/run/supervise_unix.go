@@ -16,6 +16,7 @@ import (
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/orphan"
+	"github.com/fairsem/fairsem/internal/clock"
 )
 
 // supervisor supervises the command from its start to the end of its process group.
@@ -27,18 +28,22 @@ type supervisor struct {
 	signals  <-chan os.Signal // for the command
 	controls <-chan os.Signal // those of job control
 
-	lastAlive time.Time        // when the permit was last seen to live
-	lost      bool             // and the loss was reported
-	killAt    <-chan time.Time // nil: no kill is pending
-	unstopped <-chan time.Time // nil, or when this job should have stopped like the child
-	warned    string           // the last warning about a group that cannot be ended
-	sent      []os.Signal      // to the command by this process, or, once it has ended, to the rest of its group
+	age       func() time.Duration // of this process, with how long the machine was suspended
+	lastAlive time.Duration        // the age at which the permit was last seen to live
+	lost      bool                 // and the loss was reported
+	killAt    <-chan time.Time     // nil: no kill is pending
+	killBy    time.Duration        // the age at which it is due: a timer stands still while the machine is suspended
+	unstopped <-chan time.Time     // nil, or when this job should have stopped like the child
+	warned    string               // the last warning about a group that cannot be ended
+	sent      []os.Signal          // to the command by this process, or, once it has ended, to the rest of its group
 }
 
 // hold runs the command and returns when its group is gone and the least time is over.
 func (h *holder) hold() error {
-	granted, command := time.Now(), h.job.Request.Command
+	machine := clock.New()
+	granted, command := machine.Now(), h.job.Request.Command
 	if h.permit.Context().Err() != nil {
+		h.lost = true
 		return h.lostError("so " + command[0] + " was not started")
 	}
 	controls := make(chan os.Signal, 16)
@@ -55,7 +60,11 @@ func (h *holder) hold() error {
 	}
 	journal := h.waiter.journal
 	journal.note(note{Event: "started", PID: c.pid})
-	s := &supervisor{job: h.job, permit: h.permit, journal: journal, child: c, signals: h.waiter.signals, controls: controls, lastAlive: granted}
+	s := &supervisor{
+		job: h.job, permit: h.permit, journal: journal, child: c, signals: h.waiter.signals, controls: controls,
+		age: func() time.Duration { return machine.Now().SinceStart() }, lastAlive: granted.SinceStart(),
+	}
+	defer func() { h.lost = s.lost }()
 	end := s.supervise()
 	code := codeOf(end)
 	h.key = s.keyOf(end)
@@ -71,7 +80,7 @@ func (h *holder) hold() error {
 	case s.lost && s.job.OnLost != OnLostIgnore:
 		return h.lostError("so " + command[0] + " was ended")
 	}
-	by := s.holdMinimum(granted)
+	by := s.holdMinimum(granted.Time)
 	h.ended, h.interrupted = true, interrupted || s.hasSent(syscall.SIGINT) || by == syscall.SIGINT
 	if code == 0 {
 		return nil
@@ -216,9 +225,12 @@ func (h *holder) passOn() {
 	}
 }
 
-// check notices the loss of the permit. It reads the clock first: the permit did live then.
+// check notices the loss of the permit, and that a kill is due. It reads the clock first: the permit did live then.
 func (s *supervisor) check() {
-	now := time.Now()
+	now := s.age()
+	if s.killAt != nil && now >= s.killBy {
+		s.killAt = time.After(0)
+	}
 	if s.lost {
 		return
 	}
@@ -234,16 +246,21 @@ func (s *supervisor) check() {
 // lose ends the command after a loss, as OnLost says. When the permit was last seen to live, at least a tenth of the TTL
 // remained of its lease, so the time to end counts from then, however late this is.
 func (s *supervisor) lose() {
-	left := min(s.job.KillAfter, time.Until(s.lastAlive.Add(MaxKillAfter(s.job.TTL))))
+	left := min(s.job.KillAfter, s.lastAlive+MaxKillAfter(s.job.TTL)-s.age())
 	switch {
 	case s.job.OnLost == OnLostIgnore:
 		s.journal.warn("the permit on %q was lost (%s); %s continues", s.job.Request.Name, lossReason(s.permit), s.job.Request.Command[0])
 	case s.job.OnLost == OnLostKill || left <= 0:
 		s.send(syscall.SIGKILL)
 	default:
-		s.send(syscall.SIGTERM)
-		s.killAt = time.After(left)
+		s.terminate(left)
 	}
+}
+
+// terminate has the group end, and killed after a while.
+func (s *supervisor) terminate(after time.Duration) {
+	s.send(syscall.SIGTERM)
+	s.killAt, s.killBy = time.After(after), s.age()+after
 }
 
 // The consequences for the permit if a group cannot be ended.
@@ -291,8 +308,7 @@ func (s *supervisor) endGroup() {
 		return
 	}
 	if s.killAt == nil {
-		s.send(syscall.SIGTERM)
-		s.killAt = time.After(s.job.KillAfter)
+		s.terminate(s.job.KillAfter)
 	}
 	var giveUp <-chan time.Time
 	for s.child.groupLives() {
@@ -326,8 +342,8 @@ func (s *supervisor) abandonGroup() bool {
 	return true
 }
 
-// holdMinimum holds the permit for the minimum time, unless a signal, which it returns, or a loss ends it. Others may run the command then as if
-// it had not run, so a loss is reported.
+// holdMinimum holds the permit for the minimum time, unless a signal to end, which it returns, or a loss ends it. Others may run the command
+// then as if it had not run, so a loss is reported.
 func (s *supervisor) holdMinimum(granted time.Time) os.Signal {
 	if s.job.MinHold == 0 || s.lost {
 		return nil
@@ -338,15 +354,16 @@ func (s *supervisor) holdMinimum(granted time.Time) os.Signal {
 		case <-over:
 			return nil
 		case sig := <-s.signals:
-			return sig
+			if sig == syscall.SIGINT || sig == syscall.SIGTERM || sig == syscall.SIGQUIT { // the others were for the command
+				return sig
+			}
 		case sig := <-s.controls:
 			if sig == syscall.SIGTSTP {
 				_ = syscall.Kill(os.Getpid(), syscall.SIGTTIN) // see stopped
 			}
 		case <-s.permit.Context().Done():
-			reason := lossReason(s.permit)
-			s.journal.note(note{Event: "lost", Reason: reason})
-			s.journal.warn("the permit on %q was lost (%s) before --min-hold was over", s.job.Request.Name, reason)
+			s.lost = true
+			s.journal.lost(lossReason(s.permit), "before --min-hold was over")
 			return nil
 		}
 	}
