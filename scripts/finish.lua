@@ -57,10 +57,10 @@ if waiters > 0 and notify_heads and (state_lost or window > 0 and (resizing or d
 elseif waiters > 0 and departed.tell and departed.count > 0 then
   departed.tell()
 end
-do -- The counter is there until the server's clock has passed the last number, or numbers would decrease after a step of that clock back.
-  local numbered = math.max(now, math.min(math.floor(last_number / 1000), now + MONTH))
-  local idle = holders + waiters == 0 and expire_at > numbered + 4 * LINGER and redis.call("EXISTS", timeout) == 0 -- again, after a long lease
-  if idle or last_number > 0 and expire_at < numbered + LINGER then expire_at, renew_keys = numbered + 2 * LINGER, true end
+do -- The counter is there until the server's clock has passed the last number, or numbers would decrease after a step of that clock back; and
+  -- meta until the grace period is over, or another would begin.
+  local needed = math.max(now, grace_until, math.min(math.floor(last_number / 1000), now + MONTH))
+  if (last_number > 0 or now < grace_until) and expire_at < needed + LINGER then expire_at, renew_keys = needed + 2 * LINGER, true end
 end
 if holders == 0 then extra_weight = 0 end
 if numbering and numbering.count > 0 and holders == 0 then redis.call("DEL", numbers) end -- a script was stopped half-way

@@ -2,14 +2,13 @@
 -- in cases that are not worth repeating here; then it writes, and publishes what others must know. It also declines if its first write finds
 -- that the one new id is known, or that the one id to release is no holder.
 --
--- needs:    BOUND, LINGER, SECOND, caller, count, counter, epoch, expire_at, first_id, first_number, first_released, format,
+-- needs:    BOUND, SECOND, caller, count, counter, epoch, expire_at, first_id, first_number, first_released, format,
 --           head_start, heads, held, holders, lease, marked_at, meta, micros, nearest, now, owner, plain_flag, promoted, queue,
---           record_pace, released, remaining, renew_keys, reply, size, timeout, waiters, waits, wake
+--           record_pace, released, remaining, reply, size, timeout, waiters, waits, wake
 -- provides: expiry, first_new, had_queue, may_wait, messages, paced, queued, recorded_at, steady
--- changes:  expire_at, renew_keys, size
+-- changes:  size
 local comes_first = remaining > 0 and count > 0 and not (nearest and nearest <= now + lease) -- the full script has others poll for a nearer deadline
 if comes_first or promoted >= BOUND then return { 0 } end
-if count == 0 and not nearest and expire_at > now + 4 * LINGER then expire_at, renew_keys = now + 2 * LINGER, true end -- idle again after a long lease
 
 local owners, leavers, number, messages = {}, {}, first_number, nil -- owners: token, id, ...
 for i = 1, promoted do

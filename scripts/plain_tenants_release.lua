@@ -1,11 +1,11 @@
 -- plain_tenants_release: what release does for holders, all of one tenant, of a plain name without waiters that tenants share, as in plain.lua:
--- it grants nothing, so it needs no limit and, except after a long lease, no ticket number and no clock.
+-- it grants nothing, so it needs no limit, no ticket number and no clock.
 --
--- KEYS    owner, timeout, counter, meta, tenants
+-- KEYS    owner, timeout, meta, tenants
 -- ARGV    ids
 -- Returns 1: all were holders, and are released; or 0: release must answer
 -- First write: ZREM, so that it works under OOM.
-local owner, timeout, counter, meta, tenants = unpack(KEYS)
+local owner, timeout, meta, tenants = unpack(KEYS)
 local first_id = 1
 local limit_form = "^%d+@$"
 
@@ -24,6 +24,4 @@ if units == 0 and redis.call("HLEN", tenants) > REMEMBERED then
 else
   redis.call("HSET", tenants, "all", all_now, field, write_plain(generation, units, share, most, tenant_since, last))
 end
-
--- include plain_renew.lua
 return { 1 }

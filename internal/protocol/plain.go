@@ -22,12 +22,12 @@ const (
 // The plain scripts.
 var (
 	PlainAcquireScript        = plainScript("plain_acquire", []int{0, 2, 3, 5}, "known_epoch", "since", "lease", "count")
-	PlainReleaseScript        = plainScript("plain_release", []int{0, 2, 3, 5})
+	PlainReleaseScript        = plainScript("plain_release", []int{0, 2, 5})
 	PlainNumbersAcquireScript = plainScript("plain_numbers_acquire", []int{0, 2, 3, 5, 9}, "known_epoch", "since", "lease", "count")
-	PlainNumbersReleaseScript = plainScript("plain_numbers_release", []int{0, 2, 3, 5, 9})
+	PlainNumbersReleaseScript = plainScript("plain_numbers_release", []int{0, 2, 5, 9})
 	PlainTenantsScript        = plainScript("plain_tenants", []int{0, 1, 2, 3, 5, 6, 7, 8}, "caller", "wake", "known_epoch", "since", "lease", "queues", "count", "declared")
 	PlainTenantsAcquireScript = plainScript("plain_tenants_acquire", []int{0, 2, 3, 5, 8}, "known_epoch", "since", "lease", "count", "declared")
-	PlainTenantsReleaseScript = plainScript("plain_tenants_release", []int{0, 2, 3, 5, 8})
+	PlainTenantsReleaseScript = plainScript("plain_tenants_release", []int{0, 2, 5, 8})
 	PlainRefreshScript        = plainScript("plain_refresh", []int{0, 1, 2, 3, 5, 6, 7, 8}, "known_epoch", "since", "lease", "holding")
 	PlainQueueScript          = plainScript("plain_queue", []int{0, 1, 2, 3, 5}, "caller", "wake", "known_epoch", "since", "lease", "head_start", "count")
 )

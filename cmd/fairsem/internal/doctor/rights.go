@@ -81,7 +81,7 @@ var rights = []right{
 	{word: "+zmscore", ask: do("ZMSCORE KEY m")},
 	{word: "+zadd", ask: do("ZADD KEY XX 0 m")}, // as above
 	{word: "+zrem", ask: do("ZREM KEY m")},
-	{word: "+pttl", ask: do("PTTL KEY")},
+	{word: "+pttl", ask: do("PTTL KEY"), cost: "this command does not check the stored state of names"},
 	{word: "+pexpireat", ask: do("PEXPIREAT KEY 1")},
 	{word: "+persist", ask: do("PERSIST KEY")},
 	{word: "+exists", ask: do("EXISTS KEY")},
