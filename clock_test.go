@@ -77,6 +77,10 @@ func TestFirstCheckAfterASuspensionLongerThanTheWindowFindsThePermitLost(t *test
 			require.ErrorIs(t, p.Release(background), ErrLost)
 		},
 		"hold.claim": func(t *testing.T, _ *Client, p *Permit) { assert.False(t, p.ticket.hold.claim(nil)) },
+		"Close": func(t *testing.T, c *Client, p *Permit) {
+			c.stateInUse("a").close()
+			require.ErrorIs(t, context.Cause(p.Context()), ErrLost)
+		},
 		"Weighted.Err": func(t *testing.T, c *Client, p *Permit) {
 			sem := &Weighted{sem: &Semaphore{Inspector: &Inspector{client: c, name: "a"}}, held: make(heldPermits)}
 			sem.hold(p)

@@ -1,6 +1,7 @@
 package fairsem
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ type Client struct {
 	goroutines *goroutines.Group
 	pubsub     *pubsub.Hub
 	lastSeq    atomic.Int64
-	labelDue   atomic.Int64                             // unix ns
+	labelDue   atomic.Int64                             // in ns since the start of the process, suspensions included; 0: now
 	longest    atomic.Int64                             // lease of a call so far, in ns
 	labelled   atomic.Pointer[<-chan pipeline.Response] // receives the answer to the last command that set the label
 
@@ -77,7 +78,7 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 		Reconnected:  func(channel, node string, silent time.Duration) { c.events.reconnected(channel, node, silent) },
 	})
 	c.hub = c.pubsub
-	c.shared = c.newPipeline("")
+	c.shared = c.newPipeline("", c.verifyAll)
 	return c, nil
 }
 
@@ -126,15 +127,15 @@ func (c *Client) newState(name string) *nameState {
 // pipelineOf returns a pipeline for a name. In a cluster it is a new one, which nothing else uses: a name with tickets keeps its own.
 func (c *Client) pipelineOf(name string) *pipeline.Pipeline {
 	if c.keyspace.Cluster {
-		return c.newPipeline(name)
+		return c.newPipeline(name, func() { c.verify(name) }) // the others on that node have theirs, and its watch
 	}
 	return c.shared
 }
 
-func (c *Client) newPipeline(name string) *pipeline.Pipeline {
+func (c *Client) newPipeline(name string, disconnected func()) *pipeline.Pipeline {
 	return pipeline.New(pipeline.Config{
 		Client: c.rdb, Goroutines: c.goroutines, Clock: c.clock, Replicas: c.replicas, Key: c.keyspace.Key(name, protocol.Owner),
-		Suspect: c.pubsub.Reload, Disconnected: c.verifyAll,
+		Suspect: c.pubsub.Reload, Disconnected: disconnected,
 	})
 }
 
@@ -209,8 +210,8 @@ func (c *Client) announce(now time.Time, lease time.Duration) {
 			c.labelDue.Store(0)
 		}
 	}
-	due := c.labelDue.Load()
-	if now.UnixNano() < due || !c.labelDue.CompareAndSwap(due, now.Add(c.ttl).UnixNano()) {
+	due, age := c.labelDue.Load(), now.Sub(clock.Start)+c.clock.Asleep() // a wall clock could be set back
+	if due != 0 && int64(age) < due || !c.labelDue.CompareAndSwap(due, int64(age+c.ttl)) {
 		return
 	}
 	key := c.keyspace.LabelKey(c.keyspace.ClientID)
@@ -233,8 +234,8 @@ func (c *Client) withdraw(ctx context.Context) {
 // Close releases every permit, removes every waiter, and ends every goroutine of the Client. Waiting calls and later calls return
 // [ErrClosed]. Contexts of permits end with [ErrReleased], which is ErrClosed then, too. The go-redis client stays open.
 //
-// The error is [ErrUnavailable] if Redis has not confirmed all releases within 5 s, or before their leases ended; the remaining units are
-// free when these end. Releases that have failed before do not count. Close then waits for up to 5 s more for all calls of go-redis to
+// The error is [ErrUnavailable] if Redis has not confirmed all releases within 5 s, or before their leases ended, or has refused one; the
+// remaining units are free when these end. It wraps why, if an answer says so. Releases that have failed before do not count. Close then waits for up to 5 s more for all calls of go-redis to
 // return. If one has not, because Redis is silent and the ReadTimeout of all its tries is longer, or disabled, the error is ErrUnavailable,
 // too, and names the tasks that still run; they end when go-redis returns. A function given to [Weighted.OnLost] that has not returned is an
 // error that is not ErrUnavailable. Close also waits for the observer and the logger, however long they take: both receive every event
@@ -271,17 +272,25 @@ func (c *Client) releaseAll(states []*nameState) (err error) {
 		tickets = append(tickets, v.close()...)
 	}
 	missing := 0
+	var cause error
 	for _, t := range tickets {
 		select {
 		case <-t.released:
 		case <-ctx.Done():
 		}
-		if !t.isGone() {
-			missing++
+		if t.isGone() {
+			continue
+		}
+		missing++
+		if isClosed(t.released) {
+			cause = cmp.Or(cause, t.releaseErr)
 		}
 	}
 	if missing > 0 {
 		err = fmt.Errorf("%w: close: %d permits or positions in the queue were not released and expire within their TTL; grants of a Limiter expire with their window", ErrUnavailable, missing)
+	}
+	if cause != nil {
+		err = fmt.Errorf("%w: %w", err, cause)
 	}
 	c.withdraw(ctx)
 	return err

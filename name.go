@@ -69,6 +69,7 @@ type hub interface {
 	Start()            // with the first ticket that waits or holds
 	Watch(name string) // makes sure that the end of the server of that name is noticed
 	Blind() bool       // whether a server could go away unnoticed
+	Resubscribe()      // another server has answered
 }
 
 // refused is what Redis refuses again and again: a full server refuses an acquire and answers a refresh, so the backoff alone would not grow.

@@ -189,11 +189,15 @@ func onWire(t *testing.T, ttl time.Duration, test func(t *testing.T, c *Client, 
 }
 
 // stillHub has no subscriptions.
-type stillHub struct{ blind atomic.Bool }
+type stillHub struct {
+	blind        atomic.Bool
+	resubscribed atomic.Int64
+}
 
 func (h *stillHub) Start()       {}
 func (h *stillHub) Watch(string) {}
 func (h *stillHub) Blind() bool  { return h.blind.Load() }
+func (h *stillHub) Resubscribe() { h.resubscribed.Add(1) }
 
 // asks opens tickets on a name, as Acquire does.
 func asks(c *Client, name string, n int, o CallOptions) []*ticket {

@@ -76,8 +76,9 @@ func (c *Client) query(ctx context.Context, name string, q protocol.Call) (queri
 	}
 }
 
-// Ping sends one PING and returns nil if Redis answers. If it does not answer before ctx ends, the error is [ErrUnavailable] and
-// wraps that of ctx and the last error of go-redis. With a done ctx it returns the error of ctx, and sends nothing. In a cluster it asks
+// Ping sends one PING and returns nil if Redis answers. If it does not answer before ctx ends, or within 2 s, the error is
+// [ErrUnavailable] and wraps that of ctx, if it has one, and the last error of go-redis. In a process that also makes calls with a TTL below
+// 6 s it may be a third of that TTL instead of 2 s, but at least 100 ms. With a done ctx it returns the error of ctx, and sends nothing. In a cluster it asks
 // one node, whichever go-redis chooses.
 func (c *Client) Ping(ctx context.Context) error {
 	const op = "ping"

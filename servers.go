@@ -23,17 +23,18 @@ type servers struct {
 // maxServers is how many servers are remembered.
 const maxServers = 64
 
-// meet records the server that answered; 0: it does not identify itself.
-func (s *servers) meet(server int64) {
+// meet records the server that answered; 0: it does not identify itself. It reports whether that is another one than all before.
+func (s *servers) meet(server int64) (another bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if server == 0 || server == s.newest {
-		return
+		return false
 	}
 	s.newest = server
 	if _, known := s.met[server]; known {
-		return
+		return false
 	}
+	another = len(s.met) > 0
 	if len(s.met) == maxServers {
 		first := server
 		for other, since := range s.met {
@@ -44,6 +45,7 @@ func (s *servers) meet(server int64) {
 		delete(s.met, first)
 	}
 	s.met[server] = time.Now()
+	return another
 }
 
 // changed reports whether another server than this one has answered last.

@@ -135,7 +135,9 @@ func (v *nameState) answeredLocked(r *request, rep protocol.Reply, sent clock.In
 		v.refused = refused{}
 	}
 	v.host.declared.learn(v.name, r.key.spec, rep.Since)
-	v.host.servers.meet(rep.Server)
+	if v.host.servers.meet(rep.Server) {
+		v.host.hub.Resubscribe()
+	}
 	if r.plain.script == nil { // a plain script answers only where it is the same server
 		v.server = rep.Server
 	}
@@ -507,6 +509,9 @@ func (v *nameState) failedLocked(r *request, err error) {
 			}
 		}
 	}
+	for verb, t := range r.all() {
+		t.recheck = t.recheck || verb == protocol.RefreshScript // its reason may have been a message
+	}
 	for _, t := range v.tickets {
 		t.recheck = t.recheck || t.phase == waiting && !full // the lost reply may have had its grant
 	}
@@ -584,6 +589,7 @@ func (v *nameState) tick(now clock.Instant) {
 		v.scheduleLocked(t.nextDeadline(v.host.clock.Asleep()))
 	}
 	v.scheduleLocked(v.deadline)
+	v.scheduleLocked(v.checkAt)
 }
 
 // refreshAllLocked renews every lease that is not quite new, so that they are all due together from then on. If verify is
@@ -669,7 +675,7 @@ func (v *nameState) close() []*ticket {
 	v.retired = true
 	var all []*ticket
 	for _, t := range v.tickets {
-		if t.phase == holding {
+		if t.phase == holding && !t.hold.lost() {
 			t.hold.end(errHolderClosed)
 		}
 		v.finishLocked(t, ErrClosed)

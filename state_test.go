@@ -332,6 +332,75 @@ func TestClientWithoutASubscriptionPollsWithinTheGracePeriod(t *testing.T) {
 	})
 }
 
+// The queries right after a connection broke often fail once.
+func TestClientWithoutASubscriptionPollsOnAfterAQueryThatFailed(t *testing.T) {
+	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
+		asks(c, "a", 1, CallOptions{NoRefresh: true})
+		w.carries("acquire a: 1").grantAll(10)
+		time.Sleep(time.Second)
+		c.hub.(*stillHub).blind.Store(true)
+		c.verifyAll()
+		w.carries("refresh a: 1").breaks()
+		time.Sleep(lastRetry)
+		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Held), 0)
+		time.Sleep(defaultGrace / 3)
+		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Held), 0)
+	})
+}
+
+// A holder that never renews has no other reason to ask.
+func TestQueryOfAHolderThatAMessageCausedIsRepeatedIfItFails(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		a := asks(c, "a", 1, CallOptions{NoRefresh: true})[0]
+		w.carries("acquire a: 1").grantAll(10)
+		w.isIdle()
+		c.woken("a", 1, []protocol.Grant{grantAt(1, 10, 0)}) // evicted
+		f := w.carries("refresh a: 1")
+		f.cmds[0].SetErr(testclient.Reply("BUSY Redis is busy running a script"))
+		f.end <- f.cmds[0].Err()
+		time.Sleep(lastRetry)
+		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Evicted), 0)
+		assert.ErrorIs(t, context.Cause(a.permit().Context()), ErrEvicted)
+	})
+}
+
+// Each name has a pipeline of its own there, and a new one for a new name: with one dead node every new name would have all others verified.
+func TestBrokenConnectionOfANameInAClusterIsADoubtAboutThatNameOnly(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		c.keyspace.Cluster = true
+		for _, name := range []string{"a", "b"} {
+			asks(c, name, 1, CallOptions{NoRefresh: true})
+			w.next().grantAll(10)
+		}
+		time.Sleep(time.Second)
+		asks(c, "a", 1, CallOptions{})
+		w.carries("acquire a: 3").breaks()
+		time.Sleep(lastRetry)
+		var all []string
+		for f := w.next(); f != nil; f = w.next() {
+			all = append(all, f.contents()...)
+			f.breaks()
+		}
+		assert.Contains(t, all, "refresh a: 1")
+		assert.NotContains(t, all, "refresh b: 2")
+	})
+}
+
+// After a planned failover the old server lives on for a while, and with it the subscription there, to which nobody sends messages.
+func TestServerThatAnswersAfterAnotherIsSubscribedTo(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		h := c.hub.(*stillHub)
+		for _, by := range []struct{ server, subscriptions int64 }{{1, 0}, {1, 0}, {2, 1}, {2, 1}, {1, 1}, {3, 2}} {
+			asks(c, "a", 1, CallOptions{})
+			f := w.next()
+			f.grant(0, 10, 1)
+			f.by(by.server).end <- nil
+			w.isIdle()
+			assert.Equal(t, by.subscriptions, h.resubscribed.Load(), "%+v", by)
+		}
+	})
+}
+
 // If the token needed another query, a permit could end between the two replies.
 func TestRefreshReturnsTheTokenOfAGrantedWaiter(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
@@ -514,7 +583,9 @@ func TestCloseWithoutRedisReportsThatNothingWasReleased(t *testing.T) {
 	_, err = s.Acquire(t.Context(), 1)
 	require.NoError(t, err)
 	require.NoError(t, rdb.Close())
-	assert.ErrorIs(t, c.Close(), ErrUnavailable)
+	err = c.Close()
+	require.ErrorIs(t, err, ErrUnavailable)
+	assert.ErrorIs(t, err, redis.ErrClosed)
 	keys := c.keyspace.Keys("name")
 	assert.Equal(t, int64(1), direct.ZCard(t.Context(), keys[0]).Val())
 	assert.NoError(t, direct.Del(t.Context(), keys[:]...).Err())

@@ -122,9 +122,13 @@ func (b *batch) writeOff() {
 	b.pipeline.takeOver()
 }
 
-// worst returns the error that says most about the server, nil if there is none.
+// worst returns the error that says most about the server, nil if there is none. A refusal that no retry changes is about a name or a user: a
+// call of another name must not name it as the cause of its own timeout.
 func worst(responses []Response) (err error) {
 	for _, r := range responses {
+		if failure.Forbidden(r.Err) {
+			continue
+		}
 		if err == nil || failure.IsConnection(r.Err) {
 			err = r.Err
 		}

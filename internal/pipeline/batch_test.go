@@ -446,3 +446,19 @@ func TestPlainCallThatIsDeclinedAfterItWasWrittenOffIsNotSentInFull(t *testing.T
 		assert.Equal(t, []any{protocol.PlainReleaseScript.Hash(), protocol.PlainReleaseScript.Hash(), protocol.ReleaseScript.Hash()}, sent)
 	})
 }
+
+// A call that times out names the failure as its cause, and may be of another name.
+func TestFailureOfAnExchangeIsNoneThatOnlyOneNameHas(t *testing.T) {
+	t.Parallel()
+	wrong, full := testclient.Reply("WRONGTYPE Operation against a key holding the wrong kind of value"), testclient.Reply("OOM command not allowed")
+	for _, c := range []struct {
+		replies []error
+		want    error
+	}{{[]error{wrong}, nil}, {[]error{wrong, full}, full}, {[]error{full, io.EOF, wrong}, io.EOF}} {
+		var responses []Response
+		for _, err := range c.replies {
+			responses = append(responses, Response{Err: err})
+		}
+		assert.Equal(t, c.want, worst(responses), "%v", c.replies)
+	}
+}

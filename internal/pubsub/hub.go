@@ -44,7 +44,8 @@ type Hub struct {
 	hooks      Hooks
 
 	started atomic.Bool
-	blind   atomic.Int32 // how many servers could go away unnoticed
+	wake    atomic.Pointer[subscription] // to the grants; nil before Start
+	blind   atomic.Int32                 // how many servers could go away unnoticed
 
 	mu      sync.Mutex
 	watched map[*redis.Client]bool // there is a subscription

@@ -3,8 +3,10 @@ package pubsub
 import (
 	"context"
 	"io"
+	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -159,6 +161,31 @@ func TestClosedHubStartsNothing(t *testing.T) {
 	h.Start()
 	assert.False(t, h.started.Load())
 	assert.False(t, h.Blind())
+}
+
+// After a planned failover the old server goes on for a while, and what grants anything sends its messages from the new one.
+func TestResubscribingLeavesTheServerOfTheSubscriptionForTheOneThatIsDialledNow(t *testing.T) {
+	t.Parallel()
+	first, second := redistest.NewServer(t), redistest.NewServer(t)
+	var primary atomic.Pointer[redistest.Server]
+	primary.Store(first)
+	rdb := redis.NewClient(&redis.Options{Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, primary.Load().Addr())
+	}})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	h, called := newTestHub(t, rdb)
+	h.Resubscribe()
+	h.Start()
+	require.Eventually(t, func() bool { return !h.Blind() }, time.Minute, time.Millisecond)
+	assert.Equal(t, []string{"gap", "doubt"}, called.take())
+	primary.Store(second)
+	h.Resubscribe()
+	channel := h.keyspace.WakePrefix() + "me"
+	require.Eventually(t, func() bool {
+		return second.Client().PubSubNumSub(t.Context(), channel).Val()[channel] == 1 && !h.Blind()
+	}, time.Minute, time.Millisecond)
+	assert.Equal(t, []string{"doubt", "disconnected", "reconnected", "gap", "doubt"}, called.take())
+	require.Eventually(t, func() bool { return first.Client().PubSubNumSub(t.Context(), channel).Val()[channel] == 0 }, time.Minute, time.Millisecond)
 }
 
 // From the start until the server has confirmed the subscription, it could go away unnoticed.

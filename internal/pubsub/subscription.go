@@ -28,6 +28,7 @@ type subscription struct {
 	received time.Time // when anything was received last
 	down     time.Time // when anything was received before it failed; zero: it works, or was never tried
 	blind    bool      // the server could go away unnoticed; counted in Hub.blind
+	renew    func()    // ends the connection that there is now, for one to another server; nil: there was none yet
 }
 
 // subscriber is a go-redis client of one server or of several.
@@ -47,7 +48,10 @@ const (
 	longestPause = 10 * time.Second
 )
 
-var errSubscriptionSilent = errors.New("no sign of life")
+var (
+	errSubscriptionSilent = errors.New("no sign of life")
+	errServerReplaced     = errors.New("another server has answered")
+)
 
 // launch starts the subscription. It reports false if the client is closed.
 func (s *subscription) launch() bool {
@@ -105,7 +109,9 @@ func (s *subscription) setBlind(is bool) (begins bool) {
 // longer wanted or the client is closed. go-redis does not notice a half-open connection, so listen answers silence with a
 // PING, and further silence with an error.
 func (s *subscription) listen() error {
-	ctx := s.hub.goroutines.Context
+	ctx, cancel := context.WithCancel(s.hub.goroutines.Context)
+	defer cancel()
+	s.setRenew(cancel)
 	sub := s.server.Subscribe(ctx, s.channel)
 	defer sub.Close()
 	defer context.AfterFunc(ctx, func() { _ = sub.Close() })() // go-redis does not honour ctx while it reads
@@ -113,8 +119,10 @@ func (s *subscription) listen() error {
 	for {
 		message, err := sub.ReceiveTimeout(ctx, s.timeout(due))
 		switch {
-		case ctx.Err() != nil:
+		case s.hub.goroutines.Context.Err() != nil:
 			return nil
+		case ctx.Err() != nil:
+			return errServerReplaced
 		case err == nil:
 			due = false
 			s.receive(message)
@@ -131,6 +139,12 @@ func (s *subscription) listen() error {
 			}
 		}
 	}
+}
+
+func (s *subscription) setRenew(renew func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.renew = renew
 }
 
 // timeout is how long silence is normal: if there were no dead connections, it could be unlimited.

@@ -6,7 +6,23 @@ import "github.com/redis/go-redis/v9"
 // to the client's waiters. It is a hint that saves time: if every message is lost, refreshes find the grants.
 func (h *Hub) Start() {
 	if h.started.CompareAndSwap(false, true) {
-		h.started.Store(h.grants().launch())
+		s := h.grants()
+		h.wake.Store(s)
+		h.started.Store(s.launch())
+	}
+}
+
+// Resubscribe is called when another server has answered. Outside a cluster that has replaced the one before, which may live on for a
+// while, as after a planned failover: what grants anything now sends its messages from the new one.
+func (h *Hub) Resubscribe() {
+	s := h.wake.Load()
+	if s == nil || h.cluster != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.renew != nil {
+		s.renew()
 	}
 }
 
