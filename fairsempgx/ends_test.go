@@ -314,6 +314,7 @@ func TestConnectionThatIsBeingClosedIsNotClosedTwice(t *testing.T) {
 
 func TestFullQueueDoesNotFailACallThatADialServes(t *testing.T) {
 	w := newWorld(t)
+	w.TTL = time.Hour // after a third of it the pool would close its connection for the call of another process
 	s, refused := observed(w, isRefusal)
 	c := w.config(10)
 	open, goOn := c.ConnConfig.DialFunc, make(chan struct{})
@@ -332,11 +333,10 @@ func TestFullQueueDoesNotFailACallThatADialServes(t *testing.T) {
 	w.EventuallyUsed(s, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	other := w.Semaphore(1)
-	go func() { // ends when it had the unit, or with ctx
-		if permit, err := other.Acquire(ctx, 1); err == nil { // the pool is slow, and has closed its connection for it
-			_ = permit.Release(ctx)
-		}
+	other, left := w.Semaphore(1), make(chan error, 1)
+	go func() { // ends with ctx
+		_, err := other.Acquire(ctx, 1)
+		left <- err
 	}()
 	w.Eventually(func() bool { return w.Status(s).Waiting == 1 }, "the queue is not full")
 	go query()
@@ -345,4 +345,6 @@ func TestFullQueueDoesNotFailACallThatADialServes(t *testing.T) {
 	for range cap(ended) {
 		assert.NoError(t, <-ended)
 	}
+	cancel()
+	assert.ErrorIs(t, <-left, context.Canceled)
 }
