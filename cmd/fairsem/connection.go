@@ -86,11 +86,6 @@ func (c *connection) server() (*dial.Server, error) {
 	if rawURL == "" {
 		return nil, exit.Usagef("the server is missing: give --redis URL or set REDIS_URL")
 	}
-	return parseURL(rawURL, source)
-}
-
-// parseURL parses a URL from source, which is a flag or a variable.
-func parseURL(rawURL, source string) (*dial.Server, error) {
 	there, err := dial.Parse(rawURL)
 	if err != nil {
 		return nil, exit.Usagef("%s is %w", source, err)

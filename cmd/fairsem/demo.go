@@ -85,11 +85,7 @@ func demoRun(o *demo.Options, run func(context.Context, io.Writer, demo.Options)
 		if o.Length < 0 {
 			return exit.Usagef("--for is negative")
 		}
-		if o.Redis != "" {
-			if _, err := parseURL(o.Redis, "--redis"); err != nil {
-				return err
-			}
-		}
+		o.Prefix = new(connection).keys()
 		ctx, cancel := context.WithCancelCause(cmd.Context())
 		defer cancel(nil)
 		o.Interrupt = func() { cancel(exit.CtrlC) }

@@ -39,7 +39,10 @@ func TestTheDemoShowsThatEveryPromiseHolds(t *testing.T) { //nolint:tparallel //
 	t.Run("on a real server", func(t *testing.T) {
 		t.Parallel()
 		server := redistest.NewServer(t)
-		out, err := demoCommand(t, "--for", "3s", "--redis", "redis://"+server.Addr()).Output()
+		require.NoError(t, server.Client().ACLSetUser(t.Context(), "team", "on", ">pass", "~team:*", "resetchannels", "&team:*", "+@all").Err())
+		demo := demoCommand(t, "--for", "3s", "--redis", "redis://team:pass@"+server.Addr())
+		demo.Env = append(demo.Env, "FAIRSEM_PREFIX=team")
+		out, err := demo.Output()
 		require.NoError(t, err, "%s", out)
 		requireDemo(t, string(out))
 		assert.Contains(t, string(out), "Redis at "+server.Addr())

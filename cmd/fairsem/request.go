@@ -30,7 +30,7 @@ func (w *requestFlags) flags(cmd *cobra.Command) {
 	numberFlag(f, &r.MaxQueue, "max-queue", "", "fail if `N` calls wait already; 0: no bound")
 	f.StringVar(&r.Tenant, "tenant", "", "tenant that the units are charged to: tenants share the limit fairly; at most 128 bytes")
 	numberFlag(f, &r.Share, "share", "", "weight of the tenant beside others; 0: 1")
-	numberFlag(f, &r.TenantLimit, "tenant-limit", "", "units that the tenant may hold at once; 0: no limit of its own")
+	numberFlag(f, &r.TenantLimit, "tenant-limit", "", "most units of the tenant: held at once, or granted in the window of a rate; 0: no limit of its own")
 	f.StringVar(&r.Label, "label", "", "label that operators see, at most 256 bytes (default host:pid)")
 	f.StringVarP(&w.shell, "command", "c", "", "run `STRING` with /bin/sh instead of CMD")
 	f.BoolVar(&w.passURL, "pass-redis-url", false, "leave $REDIS_URL in the environment of CMD, such as for a CMD that is fairsem")

@@ -34,6 +34,7 @@ var weights = [Workers]int64{1, 1, 2, 1, 1, 2, 1}
 // Options of a demo.
 type Options struct {
 	Redis     string        // URL of the server; "" is an embedded one
+	Prefix    string        // of every key
 	Length    time.Duration // at least
 	JSON      bool          // write the result as JSON, and nothing else
 	Interrupt func()        // called for Ctrl-C on a terminal that sends no signal; to end the context
@@ -43,12 +44,12 @@ type Options struct {
 // kernel kills the workers when the thread that started them ends. The error is that of a broken promise, which has
 // the exit code exit.No, the cause of ctx, or the failure that ended the demo.
 func Run(ctx context.Context, out io.Writer, o Options) error {
-	srv, err := openServer(ctx, o.Redis)
+	srv, err := openServer(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer srv.close()
-	client, err := fairsem.New(srv.client, fairsem.Options{TTL: timeout, Label: "demo"})
+	client, err := fairsem.New(srv.client, fairsem.Options{Prefix: srv.prefix, TTL: timeout, Label: "demo"})
 	if err != nil {
 		return err
 	}
@@ -113,6 +114,7 @@ func (d *demo) orders() []orders {
 	for i, weight := range weights {
 		all[i] = orders{
 			URL:    d.server.url,
+			Prefix: d.server.prefix,
 			Name:   d.sem.Name(),
 			Label:  fmt.Sprintf("worker %d", i+1),
 			Weight: weight,

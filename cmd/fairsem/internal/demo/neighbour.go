@@ -67,7 +67,7 @@ type job struct {
 // RunTenants returns when the load has ended and the embedded server is gone. The error is as that of Run, or the failure
 // that ended the demo.
 func RunTenants(ctx context.Context, out io.Writer, o Options) error {
-	srv, err := openServer(ctx, o.Redis)
+	srv, err := openServer(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func RunTenants(ctx context.Context, out io.Writer, o Options) error {
 func newSide(ctx context.Context, srv *server, title string, shared bool) (*side, error) {
 	s := &side{title: title, shared: shared, inQueue: make(map[string]int64), grants: make(map[*job]struct{}), done: time.Now()}
 	for i, c := range customers {
-		client, err := fairsem.New(srv.client, fairsem.Options{TTL: timeout, Label: c.name, Observer: s.observe})
+		client, err := fairsem.New(srv.client, fairsem.Options{Prefix: srv.prefix, TTL: timeout, Label: c.name, Observer: s.observe})
 		if err != nil {
 			return nil, err
 		}

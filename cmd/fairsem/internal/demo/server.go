@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 )
 
 // server is the Redis that the demo runs on.
@@ -18,25 +19,26 @@ type server struct {
 	client   redis.UniversalClient
 	url      string // for the workers; it may hold a password and is never shown
 	address  string // for people
+	prefix   string // of every key
 	embedded *miniredis.Miniredis
 }
 
-// openServer starts the embedded server if rawURL is empty, else it connects to the one there.
-func openServer(ctx context.Context, rawURL string) (*server, error) {
-	if rawURL == "" {
-		return startEmbedded()
+// openServer starts the embedded server, or connects to the one that the options name.
+func openServer(ctx context.Context, o Options) (*server, error) {
+	if o.Redis == "" {
+		return startEmbedded(o.Prefix)
 	}
-	there, err := dial.Parse(rawURL)
+	there, err := dial.Parse(o.Redis)
 	if err != nil {
-		return nil, fmt.Errorf("--redis is %w", err)
+		return nil, exit.Usagef("--redis is %w", err)
 	}
 	if err := there.Reach(ctx); err != nil {
 		return nil, fmt.Errorf("%w, or leave out --redis to use the embedded server", err)
 	}
-	return &server{client: there.Client(), url: rawURL, address: "Redis at " + there.String()}, nil
+	return &server{client: there.Client(), url: o.Redis, address: "Redis at " + there.String(), prefix: o.Prefix}, nil
 }
 
-func startEmbedded() (*server, error) {
+func startEmbedded(prefix string) (*server, error) {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true) // else nothing ever expires
 	password := rand.Text()
@@ -45,7 +47,8 @@ func startEmbedded() (*server, error) {
 		return nil, fmt.Errorf("cannot start the embedded server on 127.0.0.1: %w; allow listening there, or name a server with --redis", err)
 	}
 	client := redis.NewClient(&redis.Options{Addr: m.Addr(), Password: password})
-	return &server{client: client, url: "redis://:" + password + "@" + m.Addr(), address: "the embedded server at " + m.Addr(), embedded: m}, nil
+	address := "the embedded server at " + m.Addr()
+	return &server{client: client, url: "redis://:" + password + "@" + m.Addr(), address: address, prefix: prefix, embedded: m}, nil
 }
 
 // close closes the connections, and stops the server if it is the embedded one.

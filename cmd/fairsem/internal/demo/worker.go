@@ -20,6 +20,7 @@ import (
 // its arguments nor its environment, which others can see.
 type orders struct {
 	URL    string `json:"url"`
+	Prefix string `json:"prefix"`
 	Name   string `json:"name"`
 	Label  string `json:"label"`
 	Weight int64  `json:"weight"`
@@ -48,7 +49,7 @@ func Work(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	if err := rdb.Ping(ctx).Err(); err != nil {
 		return fmt.Errorf("cannot reach %s: %w", there, failure.Discreet(err))
 	}
-	client, err := fairsem.New(rdb, fairsem.Options{TTL: ttl, Label: o.Label})
+	client, err := fairsem.New(rdb, fairsem.Options{Prefix: o.Prefix, TTL: ttl, Label: o.Label})
 	if err != nil {
 		return err
 	}

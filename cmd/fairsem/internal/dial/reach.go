@@ -146,11 +146,17 @@ func (s *Server) describe(err error) string {
 	if words := known(err, refusals, denials); words != "" {
 		return words
 	}
-	if slices.ContainsFunc(s.secrets, func(secret string) bool { return secret != "" && strings.Contains(said, secret) }) {
+	if !isDial(err) && slices.ContainsFunc(s.secrets, func(secret string) bool { return secret != "" && strings.Contains(said, secret) }) {
 		return "it replies with an error that contains the password"
 	}
 	lines := strings.FieldsFunc(said, func(r rune) bool { return r == '\n' || r == '\r' })
 	return text.Clean(strings.Join(lines, ", "))
+}
+
+// isDial reports whether no server has replied yet.
+func isDial(err error) bool {
+	var connection *net.OpError
+	return errors.As(err, &connection) && connection.Op == "dial"
 }
 
 const addCertificate = "add ?" + certParameter + "=FILE&" + keyParameter + "=FILE to the URL"

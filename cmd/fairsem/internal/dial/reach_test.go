@@ -351,6 +351,7 @@ func TestAPasswordThatIsOneOfTheWordsOfRedisIsNotTakenForARepeatedOne(t *testing
 func TestADeadServerIsReportedWithTheWordsOfTheNetwork(t *testing.T) {
 	t.Parallel()
 	requireRefuses(t, parse(t, "redis://user:geheim@127.0.0.1:1"), "no Redis at", "connection refused", "check the address, and whether the server runs")
+	requireRefuses(t, parse(t, "redis://user:connection@127.0.0.1:1"), "connection refused") // where nobody has replied, nobody repeats a password
 	requireRefuses(t, parse(t, "unix://user:geheim@/nowhere/redis.sock"), "no such file")
 	requireRefuses(t, parse(t, "cluster://user:geheim@127.0.0.1:1?addr=127.0.0.1:2"), "connection refused")
 	requireRefuses(t, parse(t, "sentinel://user:geheim@127.0.0.1:1?addr=127.0.0.1:2&master_name=m&sentinel_password=geheim"), "connection refused")

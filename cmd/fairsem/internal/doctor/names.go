@@ -37,6 +37,7 @@ type tally struct {
 	names, unreadableNames      int64
 	holders, waiting, unchecked int64
 	unreadNumbers               int64
+	uncompared                  int64 // names whose sums were not compared
 	bad                         []Finding
 	unreadable                  error
 }
@@ -98,6 +99,9 @@ func (t *tally) add(f facts, bad []Finding, err error) {
 		t.waiting += f.waiting - f.expired.waiters
 		t.unchecked += f.unchecked()
 		t.unreadNumbers += f.unreadNumbers
+		if !f.complete() {
+			t.uncompared++
+		}
 	}
 }
 
@@ -107,8 +111,12 @@ func (t *tally) findings() []Finding {
 		return cmp.Or(cmp.Compare(a.State, b.State), strings.Compare(a.Details["name"].(string), b.Details["name"].(string)))
 	})
 	sum := ok("%s, %s, %d waiting", render.Count(t.names, "name"), render.Count(t.holders, "permit"), t.waiting)
-	if len(t.bad) == 0 && t.names > 0 {
+	if len(t.bad) == 0 && t.names > t.uncompared {
 		sum.Message += ": all are consistent"
+	}
+	if t.uncompared > 0 {
+		sum.Message += fmt.Sprintf("; the sums of %s were not compared, because more than %d hold or wait there", render.Count(t.uncompared, "name"), idsPerQuery)
+		sum = sum.with("uncompared", t.uncompared)
 	}
 	var n int64 // names of a layout that this version does not use
 	for _, f := range t.bad {

@@ -129,8 +129,14 @@ func TestMemoryThatIsNearlyFullIsFound(t *testing.T) {
 	require.NoError(t, s.Client().ConfigSet(t.Context(), "maxmemory", "1000").Err())
 	report := examine(t, "redis://"+s.Addr(), usual())
 	assert.Contains(t, one(t, report.of("scripts")).Message, "OOM")
-	assert.Equal(t, Warn, judgeMemory(95, 100).State)
-	assert.Equal(t, OK, judgeMemory(85, 100).State)
+	for policy, full := range map[string]string{"noeviction": "nothing new is granted", "allkeys-lru": "keys are evicted"} {
+		for used, state := range map[float64]State{100: Fail, 95: Warn} {
+			f := judgeMemory(used, 100, policy)
+			assert.Equal(t, state, f.State)
+			assert.Contains(t, f.Message, full)
+		}
+		assert.Equal(t, OK, judgeMemory(85, 100, policy).State)
+	}
 }
 
 func TestPersistenceIsReportedWithTheCostOfARestart(t *testing.T) {

@@ -38,18 +38,22 @@ func memory(info map[string]string) Finding {
 	if err != nil || err2 != nil {
 		return skip("not checked: the server does not report it")
 	}
-	return judgeMemory(float64(used), float64(most)).with("used", used).with("max", most)
+	return judgeMemory(float64(used), float64(most), info["maxmemory_policy"]).with("used", used).with("max", most)
 }
 
-func judgeMemory(used, most float64) Finding {
+func judgeMemory(used, most float64, policy string) Finding {
 	const mb = 1 << 20
 	const advice = "find out what uses it; raise maxmemory, or use a separate server for fairsem"
 	part := fmt.Sprintf("%.1f of %.1f MB", used/mb, most/mb)
 	switch {
 	case most == 0:
 		return ok("%.1f MB in use, without a limit", used/mb)
+	case used >= most && policy != "noeviction":
+		return fail(part+" in use: it is full, and keys are evicted", advice)
 	case used >= most:
 		return fail(part+" in use: it is full, and nothing new is granted; renewals and releases go on", advice)
+	case used >= nearlyFull*most && policy != "noeviction":
+		return warn(part+" in use: when it is full, keys are evicted", advice)
 	case used >= nearlyFull*most:
 		return warn(part+" in use: when it is full, nothing new is granted", advice)
 	}
@@ -91,9 +95,9 @@ func judgePersistence(info, set map[string]string, now time.Time) Finding {
 	case !known:
 		return ok("no append-only file; the server does not report when it takes snapshots; %s", lastSave(info, now)).with("aof", false)
 	case snapshots == "":
-		return ok("none: a restart costs %s, and limits set by hand", cut).with("aof", false).with("save", "")
+		return ok("none: a restart costs %s, limits set by hand, and the grants of rates", cut).with("aof", false).with("save", "")
 	}
-	return ok("snapshots (save %s), %s: a restart costs later changes to %s, and limits set by hand",
+	return ok("snapshots (save %s), %s: a restart costs later changes to %s, to limits set by hand, and to the grants of rates",
 		snapshots, lastSave(info, now), cut).with("aof", false).with("save", snapshots)
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -187,6 +188,9 @@ func TestAFailedPollKeepsTheLastAnswerAndIsReported(t *testing.T) {
 		assert.Equal(t, seen.at, now.at)
 		assert.Equal(t, "Redis answers, but the last successful query of all names is 5.0s old", p.trouble(now), "a second to the poll, four for it")
 		assert.Empty(t, p.away(now))
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(server{p})
+		assert.Contains(t, string(encode(registry)), "fairsem_names_truncated 1\n", "no name is polled, which an alert says")
 		gone.Store(true)
 		time.Sleep(10 * time.Second)
 		assert.Contains(t, p.trouble(s.latest()), "Redis has not answered for ")

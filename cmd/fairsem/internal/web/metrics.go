@@ -20,7 +20,7 @@ var (
 	upDesc   = about("fairsem_up", "Whether Redis answers PING, in a cluster any primary, and the user may query it: 1 or 0. If not, there are no figures of names.")
 	ageDesc  = about("fairsem_last_poll_age_seconds", "Age of the figures.")
 	badDesc  = about("fairsem_names_unreadable", "Names whose keys cannot be read.")
-	moreDesc = about("fairsem_names_truncated", "Whether there are names that are not polled, because there are too many, a primary of a cluster does not answer, or the first search goes on: 1 or 0.")
+	moreDesc = about("fairsem_names_truncated", "Whether there are names that are not polled, because there are too many, a primary of a cluster does not answer, all polls fail, or the first search goes on: 1 or 0.")
 )
 
 // family is a figure that every name has.
@@ -105,9 +105,12 @@ func (c server) Collect(ch chan<- prometheus.Metric) {
 	if !now.at.IsZero() {
 		sendGauge(ch, ageDesc, time.Since(now.at).Seconds())
 	}
-	sendGauge(ch, upDesc, boolValue(c.page.away(now) == ""))
-	if c.page.trouble(now) == "" {
-		sendGauge(ch, moreDesc, boolValue(now.More || now.Partial || now.Missing != nil))
+	up, polled := c.page.away(now) == "", c.page.trouble(now) == ""
+	sendGauge(ch, upDesc, boolValue(up))
+	if up {
+		sendGauge(ch, moreDesc, boolValue(!polled || now.More || now.Partial || now.Missing != nil))
+	}
+	if polled {
 		sendGauge(ch, badDesc, float64(len(now.Unreadable)))
 	}
 }
