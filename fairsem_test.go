@@ -936,7 +936,7 @@ func TestEveryKeyOutlivesItsDeadlinesAndExpires(t *testing.T) {
 		for _, kind := range []string{"counter", "meta", "tenants"} {
 			left, err := w.rdb.PTTL(t.Context(), w.key(kind)).Result()
 			require.NoError(t, err)
-			assert.LessOrEqual(t, left, 40*time.Second, "%s of an idle name", kind)
+			assert.LessOrEqual(t, left, time.Hour+20*time.Second, "%s of an idle name", kind)
 		}
 	})
 }

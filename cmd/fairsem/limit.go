@@ -73,14 +73,14 @@ func (o *limitOptions) complete(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	rate, err := parseRate(words[1])
+	units, window, err := parseRate(words[1])
 	if err != nil {
 		return err
 	}
 	if len(o.common.request.Command) > 0 && !run.CanBecome {
 		return exit.Usagef("limit needs a Unix system to run a command: leave the command out, and run it after fairsem")
 	}
-	err = o.common.complete(rate.units, fmt.Sprintf("the %d of RATE", rate.units))
-	o.job = run.RateJob{Request: o.common.request, Units: rate.units, Window: rate.window}
+	err = o.common.complete(units, fmt.Sprintf("the %d of RATE", units))
+	o.job = run.RateJob{Request: o.common.request, Units: units, Window: window}
 	return err
 }

@@ -38,8 +38,7 @@ func execute(args []string, stdout file, stderr io.Writer) int {
 // report writes one line about the error to stderr, and returns the exit code. Errors that have no
 // code are cobra's own, about the command line.
 func report(stderr io.Writer, command string, err error) int {
-	var stop exit.Signal
-	if errors.As(err, &stop) {
+	if stop, is := errors.AsType[exit.Signal](err); is {
 		return stop.Code()
 	}
 	if err == nil {

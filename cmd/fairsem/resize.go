@@ -49,8 +49,7 @@ wrong command line, 125 if the server did not answer, 128+n if signal n stopped 
 
 // wrongLimit is wrongFlag for a command whose LIMIT, if it is below 0, looks like a flag.
 func wrongLimit(cmd *cobra.Command, err error) error {
-	var unknown *pflag.NotExistError
-	if errors.As(err, &unknown) {
+	if unknown, is := errors.AsType[*pflag.NotExistError](err); is {
 		if limit, bad := strconv.ParseUint(unknown.GetSpecifiedShortnames(), 10, 64); bad == nil {
 			return exit.Usagef("LIMIT -%d is below 1", limit)
 		}

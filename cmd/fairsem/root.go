@@ -66,12 +66,10 @@ const asArgument = `to pass it as an argument, put it after "--"`
 // wrongFlag returns a function that explains a wrong flag. advice says how to pass an argument that begins with - and is no flag.
 func wrongFlag(advice string) func(*cobra.Command, error) error {
 	return func(_ *cobra.Command, err error) error {
-		var unknown *pflag.NotExistError
-		if errors.As(err, &unknown) {
+		if _, is := errors.AsType[*pflag.NotExistError](err); is {
 			return exit.Usagef("%w (%s)", err, advice)
 		}
-		var invalid *pflag.InvalidValueError
-		if errors.As(err, &invalid) {
+		if invalid, is := errors.AsType[*pflag.InvalidValueError](err); is {
 			if wants := typeErrors[invalid.GetFlag().Value.Type()]; wants != "" {
 				return exit.Usagef("--%s %q is %s", invalid.GetFlag().Name, invalid.GetValue(), wants)
 			}

@@ -175,11 +175,7 @@ func (o *serveOptions) complete(cmd *cobra.Command) (err error) {
 			return err
 		}
 	}
-	if err := o.loadCertificate(); err != nil {
-		return err
-	}
-	_, err = o.connection.server()
-	return err
+	return o.loadCertificate()
 }
 
 // isLocal reports whether only this machine can reach an address. A name other than localhost may resolve to any address.
@@ -291,8 +287,7 @@ func cannotListen(ctx context.Context, address string, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	var detail *net.OpError
-	if errors.As(err, &detail) {
+	if detail, is := errors.AsType[*net.OpError](err); is {
 		err = detail.Err
 	}
 	advice := "give another address with --listen"

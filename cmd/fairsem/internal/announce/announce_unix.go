@@ -151,8 +151,7 @@ func become(descriptors []string, path string, args []string) {
 	}
 	write(fds[1], line(os.Getpid()))
 	write(fds[2], announced)
-	var number syscall.Errno
-	if errors.As(syscall.Exec(path, args, os.Environ()), &number) {
+	if number, is := errors.AsType[syscall.Errno](syscall.Exec(path, args, os.Environ())); is {
 		write(fds[2], strconv.Itoa(int(number)))
 	}
 }

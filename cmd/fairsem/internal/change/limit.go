@@ -11,10 +11,8 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/internal/protocol"
 )
-
-// mostUnits is the largest limit there is: the largest number that Redis can count exactly.
-const mostUnits = 1<<53 - 1
 
 // ParseLimit parses a limit; 0 is that of a pause. Its error begins with the input.
 func ParseLimit(given string) (int64, error) {
@@ -22,8 +20,8 @@ func ParseLimit(given string) (int64, error) {
 	switch {
 	case err != nil && !errors.Is(err, strconv.ErrRange), limit < 0:
 		return 0, fmt.Errorf("%q is not a number of units", given)
-	case limit > mostUnits:
-		return 0, fmt.Errorf("%s is above the maximum, %d", given, int64(mostUnits))
+	case limit > protocol.MaxUnits:
+		return 0, fmt.Errorf("%s is above the maximum, %d", given, int64(protocol.MaxUnits))
 	}
 	return limit, nil
 }

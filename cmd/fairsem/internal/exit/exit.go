@@ -54,8 +54,7 @@ func Invalid(err error) error {
 
 // WithSignal gives an error its exit code: that of the signal that ended ctx, if there was one, whatever else failed.
 func WithSignal(ctx context.Context, err error) error {
-	var stop Signal
-	if err != nil && errors.As(context.Cause(ctx), &stop) {
+	if stop, is := errors.AsType[Signal](context.Cause(ctx)); is && err != nil {
 		return stop
 	}
 	return Invalid(err)
@@ -81,16 +80,12 @@ func (s Signal) Code() int {
 // SignalCode returns the exit code that shells give to a process that a signal ended.
 func SignalCode(s syscall.Signal) int { return signalled + int(s) }
 
-// ToStop are the signals that ask a command to stop. A SIGQUIT that is not caught makes Go print its goroutines, and leaves
-// a terminal as the command has set it.
-var ToStop = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
-
-// OnSignal returns a context that ends with the first signal of ToStop. A second signal is not caught and ends the process
-// immediately.
+// OnSignal returns a context that ends with the first signal that asks a command to stop. A second signal is not caught and ends the process
+// immediately. A SIGQUIT that is not caught would make Go print its goroutines, and leave a terminal as the command has set it.
 func OnSignal() (context.Context, func()) {
 	signals := make(chan os.Signal, 1)
 	ctx, cancel := context.WithCancelCause(context.WithValue(context.Background(), signalsKey{}, signals))
-	Notify(signals, ToStop...)
+	Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	go func() { // ends with a signal or with the returned stop; not waited for
 		defer signal.Stop(signals)
 		select {

@@ -37,7 +37,7 @@ func describe(cmd *cobra.Command) page {
 		path:    cmd.CommandPath(),
 		short:   cmd.Short,
 		use:     strings.ReplaceAll(cmd.UseLine(), " [flags] [flags]", " [flags]"),
-		example: dedent(cmd.Example),
+		example: indent.ReplaceAllString(strings.Trim(cmd.Example, "\n"), ""),
 	}
 	for paragraph := range strings.SplitSeq(strings.TrimSpace(cmd.Long), "\n\n") {
 		if at := exits.FindStringSubmatchIndex(paragraph); at != nil && p.exit == "" {
@@ -84,18 +84,10 @@ func descendants(cmd *cobra.Command) (all []*cobra.Command) {
 }
 
 // verbatim reports whether a paragraph is laid out by hand: a list, or a table.
-func verbatim(paragraph string) bool {
-	return slices.ContainsFunc(strings.Split(paragraph, "\n"), func(line string) bool { return strings.HasPrefix(line, "  ") })
-}
+func verbatim(paragraph string) bool { return strings.Contains("\n"+paragraph, "\n  ") }
 
-// dedent removes the two spaces at the start of the lines of examples.
-func dedent(text string) string {
-	lines := strings.Split(strings.Trim(text, "\n"), "\n")
-	for i, line := range lines {
-		lines[i] = strings.TrimPrefix(line, "  ")
-	}
-	return strings.Join(lines, "\n")
-}
+// indent is at the start of the lines of examples.
+var indent = regexp.MustCompile("(?m)^  ")
 
 var special = strings.NewReplacer(`\`, `\\`, "*", `\*`, "_", `\_`, "<", `\<`, "[", `\[`, "]", `\]`, "`", "\\`", "#", `\#`)
 

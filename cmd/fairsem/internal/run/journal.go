@@ -126,8 +126,7 @@ func (j *journal) conclude(err error) error {
 	if !j.request.JSON {
 		return j.muted(err, coded)
 	}
-	var stop exit.Signal
-	if errors.As(err, &stop) {
+	if stop, is := errors.AsType[exit.Signal](err); is {
 		code := stop.Code()
 		j.note(note{Event: "stopped", Exit: &code, Message: stop.Error()})
 		return stop
@@ -140,8 +139,7 @@ func (j *journal) conclude(err error) error {
 	if errors.Is(err, fairsem.ErrEvicted) {
 		n.Reason = reasonEvicted
 	}
-	var later *fairsem.WaitError
-	if errors.As(err, &later) {
+	if later, is := errors.AsType[*fairsem.WaitError](err); is {
 		n.RetryMS = later.RetryAfter.Milliseconds()
 	}
 	n.Message = strings.TrimPrefix(err.Error(), "fairsem: ")

@@ -80,8 +80,7 @@ func (w *waiter) untilSignal(ctx context.Context, f func(context.Context) error)
 		case s := <-w.signals:
 			cancel(exit.Signal{Signal: s})
 		case err := <-done:
-			var stop exit.Signal
-			if errors.As(context.Cause(ctx), &stop) {
+			if stop, is := errors.AsType[exit.Signal](context.Cause(ctx)); is {
 				return stop
 			}
 			return err
@@ -178,8 +177,7 @@ func cannotStart(command string, err error) error {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		code = exit.NotFound
 	}
-	var detail *exec.Error
-	if errors.As(err, &detail) {
+	if detail, is := errors.AsType[*exec.Error](err); is {
 		err = detail.Err
 	}
 	return &exit.Error{Code: code, Err: fmt.Errorf("cannot run %q: %w", command, err)}

@@ -4,6 +4,7 @@ package text
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -123,13 +124,7 @@ func Stale(age time.Duration) string {
 	return "stale for " + strings.Replace(Ago(age.Truncate(time.Second)), ".0", "", 1)
 }
 
+var zeros = regexp.MustCompile("([hm])(?:0m)?0s$")
+
 // Span is a configured duration: 1m, not 1m0s.
-func Span(d time.Duration) string {
-	s := d.String() // such as 1h0m0s
-	for _, zero := range []string{"0s", "0m"} {
-		if cut, ok := strings.CutSuffix(s, zero); ok && strings.TrimRight(cut, "hm") != cut {
-			s = cut
-		}
-	}
-	return s
-}
+func Span(d time.Duration) string { return zeros.ReplaceAllString(d.String(), "$1") }

@@ -46,8 +46,7 @@ func shortName(name string) string { return text.Cut(text.Distinct(name), mostIn
 
 // plainly is an error on one line, for people. A network error is reduced to its cause.
 func plainly(err error) string {
-	var network *net.OpError
-	if errors.As(err, &network) {
+	if network, is := errors.AsType[*net.OpError](err); is {
 		err = network
 	}
 	return text.Clean(strings.TrimPrefix(err.Error(), "fairsem: "))

@@ -31,13 +31,9 @@ type Options struct {
 func Run(ctx context.Context, o Options) error {
 	names := inspect.NewFinder(o.Client, inspect.Matcher(o.Pattern), 0, o.Interval)
 	defer names.Start(ctx)()
-	return run(ctx, &server{o.Client, names}, o)
-}
-
-func run(ctx context.Context, from source, o Options) error {
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel() // ends queries in flight when the user quits
-	_, err := program(ctx, newModel(asking, from, o), o).Run()
+	_, err := program(ctx, newModel(asking, &server{o.Client, names}, o), o).Run()
 	return cmp.Or(context.Cause(ctx), err)
 }
 

@@ -189,7 +189,7 @@ func TestAFailedPollKeepsTheLastAnswerAndIsReported(t *testing.T) {
 		assert.Equal(t, "Redis answers, but the last successful query of all names is 5.0s old", p.trouble(now), "a second to the poll, four for it")
 		assert.Empty(t, p.away(now))
 		registry := prometheus.NewRegistry()
-		registry.MustRegister(server{p})
+		registry.MustRegister(prometheus.CollectorFunc(p.collectServer))
 		assert.Contains(t, string(encode(registry)), "fairsem_names_truncated 1\n", "no name is polled, which an alert says")
 		gone.Store(true)
 		time.Sleep(10 * time.Second)

@@ -54,10 +54,10 @@ func (p *Page) register() {
 	})
 	p.sampler.polled = func(d time.Duration) { took.Observe(d.Seconds()) }
 	p.registry, p.perName = prometheus.NewRegistry(), prometheus.NewRegistry()
-	p.registry.MustRegister(took, server{p})
-	p.perName.MustRegister(names{p})
+	p.registry.MustRegister(took, prometheus.CollectorFunc(p.collectServer))
+	p.perName.MustRegister(prometheus.CollectorFunc(p.collectNames))
 	if p.TenantMetrics {
-		p.perName.MustRegister(&tenantFigures{page: p})
+		p.perName.MustRegister(prometheus.CollectorFunc((&tenantFigures{page: p}).collect))
 	}
 }
 
@@ -88,24 +88,13 @@ func (p *Page) metrics(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// server makes metrics of Redis as a whole.
-type server struct{ page *Page }
-
-// Describe implements prometheus.Collector.
-func (server) Describe(ch chan<- *prometheus.Desc) {
-	ch <- upDesc
-	ch <- ageDesc
-	ch <- moreDesc
-	ch <- badDesc
-}
-
-// Collect leaves out figures that are too old to be true.
-func (c server) Collect(ch chan<- prometheus.Metric) {
-	now := c.page.sampler.latest()
+// collectServer makes metrics of Redis as a whole. It leaves out figures that are too old to be true.
+func (p *Page) collectServer(ch chan<- prometheus.Metric) {
+	now := p.sampler.latest()
 	if !now.at.IsZero() {
 		sendGauge(ch, ageDesc, time.Since(now.at).Seconds())
 	}
-	up, polled := c.page.away(now) == "", c.page.trouble(now) == ""
+	up, polled := p.away(now) == "", p.trouble(now) == ""
 	sendGauge(ch, upDesc, boolValue(up))
 	if up {
 		sendGauge(ch, moreDesc, boolValue(!polled || now.More || now.Partial || now.Missing != nil))
@@ -115,19 +104,9 @@ func (c server) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// names makes metrics of each name of the latest poll.
-type names struct{ page *Page }
-
-// Describe implements prometheus.Collector.
-func (names) Describe(ch chan<- *prometheus.Desc) {
-	for _, f := range families {
-		ch <- f.desc
-	}
-}
-
-// Collect sends the figures of all names. No two of them have the same labels, which a registry would not accept: see labels.Text.
-func (c names) Collect(ch chan<- prometheus.Metric) {
-	for _, s := range c.page.sampler.latest().Statuses {
+// collectNames makes metrics of each name of the latest poll. No two have the same labels, which a registry would not accept: see labels.Text.
+func (p *Page) collectNames(ch chan<- prometheus.Metric) {
+	for _, s := range p.sampler.latest().Statuses {
 		name := labels.Text(s.Name)
 		for _, f := range families {
 			ch <- prometheus.MustNewConstMetric(f.desc, f.kind, f.value(s), name)

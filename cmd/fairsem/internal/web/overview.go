@@ -93,7 +93,6 @@ type overview struct {
 	Unreadable    []string // why some names are missing
 	Pattern       string   // of the names that are shown; "": any
 	Outside       bool     // the queried name is not one of these
-	Busy          bool     // only names with a holder or a waiter
 	Idle          int      // names that are not shown for that
 }
 
@@ -104,7 +103,7 @@ func (p *Page) overview(now *snapshot, f filter, trouble string) overview {
 	o := overview{
 		Trouble: trouble, Filter: f, Connected: !now.at.IsZero(), Headings: f.headings(),
 		More: now.More, Partial: now.Partial, Names: p.Names, Total: total(now.Statuses),
-		Pattern: shown(p.Pattern), Busy: p.Busy,
+		Pattern: shown(p.Pattern),
 	}
 	for _, err := range now.Unreadable[:min(len(now.Unreadable), mostUnreadable)] {
 		o.Unreadable = append(o.Unreadable, sentence(err))

@@ -41,15 +41,8 @@ type tenantFigures struct {
 // seriesKey is a tenant of a name, as labels.
 type seriesKey struct{ name, tenant string }
 
-// Describe implements prometheus.Collector.
-func (*tenantFigures) Describe(ch chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{tenantUsedDesc, tenantWaitersDesc, tenantOldestDesc, tenantShareDesc, tenantLimitDesc} {
-		ch <- desc
-	}
-}
-
-// Collect makes the figures of all tenants, and for each name where some have none of their own, one of the others.
-func (c *tenantFigures) Collect(ch chan<- prometheus.Metric) {
+// collect makes the figures of all tenants, and for each name where some have none of their own, one of the others.
+func (c *tenantFigures) collect(ch chan<- prometheus.Metric) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.page.sampler.latest()

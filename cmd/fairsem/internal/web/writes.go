@@ -101,12 +101,12 @@ func (p *Page) withForm(next http.HandlerFunc) http.HandlerFunc {
 
 // confirmation asks before anything is done.
 type confirmation struct {
-	Name, ID, Whose       string
-	Ask, Button           string
-	Danger, Sized         bool
-	Limit                 string // in force; "" if it is not known
-	Action, Back, Problem string
-	Seal                  string
+	Name, ID, Whose string
+	Ask, Button     string
+	Danger, Sized   bool
+	Limit           string // in force; "" if it is not known
+	Action, Back    string
+	Seal            string
 }
 
 // confirm is a page with a form that makes one change.
