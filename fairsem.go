@@ -78,7 +78,7 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 		Reconnected:  func(channel, node string, silent time.Duration) { c.events.reconnected(channel, node, silent) },
 	})
 	c.hub = c.pubsub
-	c.shared = c.newPipeline("", c.verifyAll)
+	c.shared = c.newPipeline("")
 	return c, nil
 }
 
@@ -127,15 +127,15 @@ func (c *Client) newState(name string) *nameState {
 // pipelineOf returns a pipeline for a name. In a cluster it is a new one, which nothing else uses: a name with tickets keeps its own.
 func (c *Client) pipelineOf(name string) *pipeline.Pipeline {
 	if c.keyspace.Cluster {
-		return c.newPipeline(name, func() { c.verify(name) }) // the others on that node have theirs, and its watch
+		return c.newPipeline(name)
 	}
 	return c.shared
 }
 
-func (c *Client) newPipeline(name string, disconnected func()) *pipeline.Pipeline {
+func (c *Client) newPipeline(name string) *pipeline.Pipeline {
 	return pipeline.New(pipeline.Config{
 		Client: c.rdb, Goroutines: c.goroutines, Clock: c.clock, Replicas: c.replicas, Key: c.keyspace.Key(name, protocol.Owner),
-		Suspect: c.pubsub.Reload, Disconnected: disconnected,
+		Suspect: c.pubsub.Reload, Disconnected: c.verifyAll,
 	})
 }
 
@@ -188,8 +188,9 @@ func (c *Client) verify(name string) {
 	}
 }
 
-// gap is called when wake messages may have been lost.
+// gap is called when the subscription was established: before, wake messages may have been lost.
 func (c *Client) gap() {
+	c.servers.subscribed()
 	for _, v := range c.everyState() {
 		v.gap()
 	}
@@ -235,7 +236,7 @@ func (c *Client) withdraw(ctx context.Context) {
 // [ErrClosed]. Contexts of permits end with [ErrReleased], which is ErrClosed then, too. The go-redis client stays open.
 //
 // The error is [ErrUnavailable] if Redis has not confirmed all releases within 5 s, or before their leases ended, or has refused one; the
-// remaining units are free when these end. It wraps why, if an answer says so. Releases that have failed before do not count. Close then waits for up to 5 s more for all calls of go-redis to
+// remaining units are free when these end. It wraps why, where that is known by then. Releases that have failed before do not count. Close then waits for up to 5 s more for all calls of go-redis to
 // return. If one has not, because Redis is silent and the ReadTimeout of all its tries is longer, or disabled, the error is ErrUnavailable,
 // too, and names the tasks that still run; they end when go-redis returns. A function given to [Weighted.OnLost] that has not returned is an
 // error that is not ErrUnavailable. Close also waits for the observer and the logger, however long they take: both receive every event

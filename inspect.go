@@ -334,7 +334,7 @@ func (c *Client) pipelinesOfPrimaries(ctx context.Context) func(key string) (*pi
 	return func(key string) (*pipeline.Pipeline, error) {
 		primary, err := cluster.MasterForKey(ctx, key)
 		if err == nil && of[primary] == nil {
-			of[primary] = c.newPipeline("", func() {}) // its names have theirs
+			of[primary] = c.newPipeline("")
 		}
 		return of[primary], failure.Discreet(err)
 	}

@@ -15,7 +15,7 @@ import (
 //
 // Locks are taken in this order: nameState.mu, then those of pipeline, scheduler, Client, declarations or servers, then
 // hold.mu, then those of events and of Weighted's losses, and last that of goroutines. Those of pubsub are held for nothing
-// but to start a goroutine. No lock is held during I/O, and none while a user's function runs.
+// but to start a goroutine or to report an event. No lock is held during I/O, and none while a user's function runs.
 type nameState struct {
 	host     *host
 	name     string

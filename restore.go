@@ -17,7 +17,8 @@ import (
 //     its permits at once, of which those that are stored are only renewed, and queries what waits.
 //   - When a connection breaks, every name is verified. Every client that has tickets keeps connections open only to see
 //     them break: the subscription, and in a cluster one to each primary. While one of these is not established, the
-//     client queries several times in each grace period instead.
+//     client queries several times in each grace period instead. Where a server is replaced and lives on, as in a planned
+//     failover, nothing breaks: the first answer of the new one has the client subscribe there, and verify every name.
 //
 // Within one epoch nothing is restored: an id that is missing there has expired or was removed. The script sees to that, because a client may
 // learn of another server before it learns of the epoch.

@@ -18,15 +18,26 @@ type servers struct {
 	mu     sync.Mutex
 	met    map[int64]time.Time
 	newest int64
+	later  bool // the subscription was established after the last answer
+}
+
+// subscribed is called when the subscription was established.
+func (s *servers) subscribed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.later = true
 }
 
 // maxServers is how many servers are remembered.
 const maxServers = 64
 
-// meet records the server that answered; 0: it does not identify itself. It reports whether that is another one than all before.
-func (s *servers) meet(server int64) (another bool) {
+// meet records the server that answered; 0: it does not identify itself. It reports whether the subscription may be to an older one: this is
+// another than all before, and one of these has answered since the subscription was established.
+func (s *servers) meet(server int64) (replaced bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	later := s.later
+	s.later = false
 	if server == 0 || server == s.newest {
 		return false
 	}
@@ -34,7 +45,7 @@ func (s *servers) meet(server int64) (another bool) {
 	if _, known := s.met[server]; known {
 		return false
 	}
-	another = len(s.met) > 0
+	replaced = !later && len(s.met) > 0 && len(s.met) < maxServers // more are the primaries of a cluster, of which go-redis knows and this does not
 	if len(s.met) == maxServers {
 		first := server
 		for other, since := range s.met {
@@ -45,7 +56,7 @@ func (s *servers) meet(server int64) (another bool) {
 		delete(s.met, first)
 	}
 	s.met[server] = time.Now()
-	return another
+	return replaced
 }
 
 // changed reports whether another server than this one has answered last.

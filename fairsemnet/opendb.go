@@ -100,6 +100,7 @@ type sharedDB struct {
 	waited   time.Time          // when others last waited
 	checks   fair.Schedule      // while there is a permit that brings a message, none is due unless the DB is capped
 	served   int64              // how many calls had waited when a connection was idle: they have theirs
+	kept     [2]time.Duration   // the times that are set: for idle connections, and for all
 	stopGrow context.CancelFunc // nil: grow does not run
 }
 
@@ -305,12 +306,13 @@ func (s *sharedDB) hasten(part int64) {
 // rest ends hasten.
 func (s *sharedDB) rest() { s.keep(s.options.MaxIdleTime, s.options.MaxLifetime) }
 
-// keep sets for how long connections are kept. In a DB that has been closed but still has a connection, that would start a goroutine which
-// stays for as long, or panic.
+// keep sets for how long connections are kept. In a DB that was closed but still has a connection, that would start a goroutine which
+// stays for as long, or write to a channel that is closed. Only the moment between the check and the setting is left for that.
 func (s *sharedDB) keep(idle, lifetime time.Duration) {
-	if s.isClosed() {
+	if s.kept == [2]time.Duration{idle, lifetime} || s.isClosed() {
 		return
 	}
+	s.kept = [2]time.Duration{idle, lifetime}
 	s.db.SetConnMaxIdleTime(idle)
 	s.db.SetConnMaxLifetime(lifetime)
 }

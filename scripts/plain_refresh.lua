@@ -18,7 +18,6 @@ local first_id = 5
 local limit_form = "^(%d+)@?%+?$"
 
 -- include plain.lua
-if renew_keys and string.find(plain_flag, "@", 1, true) then return { 0 } end -- then the full script compares what is counted with what is stored
 
 local MANY = 20000 -- among more entries each id takes too long
 local waiters, entries = redis.call("ZCARD", queue), redis.call("ZCARD", timeout)

@@ -318,6 +318,10 @@ func TestLossThatIsNoticedAtTheReleaseIsReported(t *testing.T) {
 	dir := t.TempDir()
 	cmd, out := s.begin("--redis", "redis://deaf:pass@"+s.server.Addr(), "--limit", "1", "--ttl", "1h", "--json", "-c", "until test -e "+dir+"/go; do sleep 0.01; done; exit 3")
 	s.awaitState(1, 0)
+	require.Eventually(t, func() bool { // until then it verifies its permit now and then
+		refused, err := s.server.Client().ACLLog(t.Context(), 10).Result()
+		return err == nil && len(refused) > 0
+	}, time.Minute, 5*time.Millisecond)
 	s.evict()
 	require.NoError(t, os.WriteFile(dir+"/go", nil, 0o600))
 	assert.Equal(t, 3, exitCode(cmd.Wait()))

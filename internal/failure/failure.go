@@ -178,7 +178,7 @@ var advice = map[string]string{
 }
 
 // layoutAdvice contains how long unused keys live, as docs/operations.md says.
-const layoutAdvice = "let the processes of that version end: their keys expire 40 s later, or 20 s after the longest TTL or window; " +
+const layoutAdvice = "let the processes of that version end: their keys expire 40 s later, or 20 s after the longest TTL, window or grace period; " +
 	"docs/upgrading.md says how to delete them earlier"
 
 const rightsAdvice = "give this Redis user the rights that docs/operations.md lists"

@@ -87,7 +87,7 @@ type Config struct {
 	Replicas     int    // how many must acknowledge a grant
 	Key          string // in a cluster: a key on the node that is called
 	Suspect      func() // called whenever the server may be gone, or another one has the name
-	Disconnected func() // called when the connection breaks
+	Disconnected func() // called when a connection that has worked breaks
 	Yield        func() // lets other goroutines run; nil: runtime.Gosched
 }
 
@@ -105,6 +105,7 @@ type Pipeline struct {
 	holds     int       // while there is one, only urgent requests start a batch
 	heldSince time.Time // when the first of them began
 	failed    error     // error of the last exchange, nil if it worked: the cause of a timeout
+	connected bool      // an exchange has worked
 }
 
 // New returns a Pipeline, which needs no closing: its goroutines are those of the group.
@@ -296,11 +297,11 @@ func (p *Pipeline) takeOver() {
 }
 
 // noteOutcome records the error of an exchange, even of one that was written off. It reports whether the connection has
-// broken since the exchange before.
+// broken since the exchange before: one that never worked has nothing to lose, and in a cluster each new name on a dead node has one.
 func (p *Pipeline) noteOutcome(err error) (broke bool) {
 	p.mu.Lock()
-	broke = failure.IsConnection(err) && !failure.IsConnection(p.failed)
-	p.failed = err
+	broke = p.connected && failure.IsConnection(err) && !failure.IsConnection(p.failed)
+	p.connected, p.failed = p.connected || !failure.IsConnection(err), err
 	p.mu.Unlock()
 	if failure.IsConnection(err) || failure.Moved(err) {
 		p.Suspect()

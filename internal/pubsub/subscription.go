@@ -28,7 +28,7 @@ type subscription struct {
 	received time.Time // when anything was received last
 	down     time.Time // when anything was received before it failed; zero: it works, or was never tried
 	blind    bool      // the server could go away unnoticed; counted in Hub.blind
-	renew    func()    // ends the connection that there is now, for one to another server; nil: there was none yet
+	end      func()    // ends the connection that there is now; nil: there was none yet
 }
 
 // subscriber is a go-redis client of one server or of several.
@@ -83,6 +83,9 @@ func (s *subscription) run() {
 			pause = firstPause
 		}
 		s.failed(err)
+		if errors.Is(err, errServerReplaced) {
+			continue
+		}
 		if s.hub.goroutines.Sleep(context.Background(), pause) != nil {
 			return
 		}
@@ -111,7 +114,7 @@ func (s *subscription) setBlind(is bool) (begins bool) {
 func (s *subscription) listen() error {
 	ctx, cancel := context.WithCancel(s.hub.goroutines.Context)
 	defer cancel()
-	s.setRenew(cancel)
+	s.setEnd(cancel)
 	sub := s.server.Subscribe(ctx, s.channel)
 	defer sub.Close()
 	defer context.AfterFunc(ctx, func() { _ = sub.Close() })() // go-redis does not honour ctx while it reads
@@ -134,17 +137,27 @@ func (s *subscription) listen() error {
 			return nil
 		default:
 			due = true
-			if err := sub.Ping(ctx); err != nil {
+			if err := sub.Ping(ctx); err != nil && ctx.Err() == nil {
 				return err
 			}
 		}
 	}
 }
 
-func (s *subscription) setRenew(renew func()) {
+func (s *subscription) setEnd(end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.renew = renew
+	s.end = end
+}
+
+// leave ends the connection that there is now, for one to another server.
+func (s *subscription) leave() {
+	s.mu.Lock()
+	end := s.end
+	s.mu.Unlock()
+	if end != nil {
+		end()
+	}
 }
 
 // timeout is how long silence is normal: if there were no dead connections, it could be unlimited.

@@ -15,14 +15,8 @@ func (h *Hub) Start() {
 // Resubscribe is called when another server has answered. Outside a cluster that has replaced the one before, which may live on for a
 // while, as after a planned failover: what grants anything now sends its messages from the new one.
 func (h *Hub) Resubscribe() {
-	s := h.wake.Load()
-	if s == nil || h.cluster != nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.renew != nil {
-		s.renew()
+	if s := h.wake.Load(); s != nil && h.cluster == nil {
+		s.leave()
 	}
 }
 

@@ -315,7 +315,7 @@ func (s *supervisor) endGroup() {
 		select {
 		case <-s.killAt:
 			s.send(syscall.SIGKILL)
-			giveUp = time.After(groupLimit)
+			s.killAt, giveUp = nil, time.After(groupLimit)
 		case <-giveUp:
 			if s.abandonGroup() {
 				return
