@@ -236,11 +236,11 @@ func (c *Client) withdraw(ctx context.Context) {
 // [ErrClosed]. Contexts of permits end with [ErrReleased], which is ErrClosed then, too. The go-redis client stays open.
 //
 // The error is [ErrUnavailable] if Redis has not confirmed all releases within 5 s, or before their leases ended, or has refused one; the
-// remaining units are free when these end. It wraps why, where that is known by then. Releases that have failed before do not count. Close then waits for up to 5 s more for all calls of go-redis to
-// return. If one has not, because Redis is silent and the ReadTimeout of all its tries is longer, or disabled, the error is ErrUnavailable,
-// too, and names the tasks that still run; they end when go-redis returns. A function given to [Weighted.OnLost] that has not returned is an
-// error that is not ErrUnavailable. Close also waits for the observer and the logger, however long they take: both receive every event
-// before it returns. Further calls of Close do nothing and return nil.
+// remaining units are free when these end. It wraps why, where that is known by then. Releases that have failed before do not count. Close
+// then waits for up to 5 s more for all calls of go-redis to return. If one has not, because Redis is silent and the ReadTimeout of all its
+// tries is longer, or disabled, the error is ErrUnavailable, too, and names the tasks that still run; they end when go-redis returns. A
+// function given to [Weighted.OnLost] that has not returned is an error that is not ErrUnavailable. Close also waits for the observer and
+// the logger, however long they take: both receive every event before it returns. Further calls of Close do nothing and return nil.
 func (c *Client) Close() error {
 	if err := c.check(); err != nil {
 		return wrap("close", "", err)

@@ -122,8 +122,8 @@ func (b *batch) writeOff() {
 	b.pipeline.takeOver()
 }
 
-// worst returns the error that says most about the server, nil if there is none. A refusal that no retry changes is about a name or a user: a
-// call of another name must not name it as the cause of its own timeout.
+// worst returns the error that says most about the server, nil if there is none. A refusal that no retry changes is about a name or a user:
+// a call of another name must not name it as the cause of its own timeout.
 func worst(responses []Response) (err error) {
 	for _, r := range responses {
 		if failure.Forbidden(r.Err) {

@@ -80,8 +80,8 @@ func (s Signal) Code() int {
 // SignalCode returns the exit code that shells give to a process that a signal ended.
 func SignalCode(s syscall.Signal) int { return signalled + int(s) }
 
-// OnSignal returns a context that ends with the first signal that asks a command to stop. A second signal is not caught and ends the process
-// immediately. A SIGQUIT that is not caught would make Go print its goroutines, and leave a terminal as the command has set it.
+// OnSignal returns a context that ends with the first signal that asks a command to stop. A second signal is not caught and ends the
+// process immediately. A SIGQUIT that is not caught would make Go print its goroutines, and leave a terminal as the command has set it.
 func OnSignal() (context.Context, func()) {
 	signals := make(chan os.Signal, 1)
 	ctx, cancel := context.WithCancelCause(context.WithValue(context.Background(), signalsKey{}, signals))

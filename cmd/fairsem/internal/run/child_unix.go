@@ -49,8 +49,8 @@ func startChild(g *guard, path string, args, env []string) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	// From here on this process may be in the background, and must neither stop when it writes to the terminal, nor take that back in vain. The
-	// command would have inherited this.
+	// From here on this process may be in the background, and must neither stop when it writes to the terminal, nor take that back in vain.
+	// The command would have inherited this.
 	signal.Ignore(syscall.SIGTTOU)
 	c := &child{pid: pid, states: make(chan syscall.WaitStatus, 1), usesTerminal: interactive()}
 	// The child cannot do this itself without ignoring SIGTTOU, and an ignored signal stays so in the

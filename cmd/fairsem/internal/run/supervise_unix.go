@@ -342,8 +342,8 @@ func (s *supervisor) abandonGroup() bool {
 	return true
 }
 
-// holdMinimum holds the permit for the minimum time, unless a signal to end, which it returns, or a loss ends it. Others may run the command
-// then as if it had not run, so a loss is reported.
+// holdMinimum holds the permit for the minimum time, unless a signal to end, which it returns, or a loss ends it. Others may run the
+// command then as if it had not run, so a loss is reported.
 func (s *supervisor) holdMinimum(granted time.Time) os.Signal {
 	if s.job.MinHold == 0 || s.lost {
 		return nil

@@ -104,7 +104,8 @@ func (p *Page) collectServer(ch chan<- prometheus.Metric) {
 	}
 }
 
-// collectNames makes metrics of each name of the latest poll. No two have the same labels, which a registry would not accept: see labels.Text.
+// collectNames makes metrics of each name of the latest poll. No two have the same labels, which a registry would not accept: see
+// labels.Text.
 func (p *Page) collectNames(ch chan<- prometheus.Metric) {
 	for _, s := range p.sampler.latest().Statuses {
 		name := labels.Text(s.Name)
