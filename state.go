@@ -131,6 +131,7 @@ func (v *nameState) stillWantedLocked(verb *protocol.Script, tickets []*ticket, 
 // answeredLocked handles the reply to a request that was sent at the time sent.
 func (v *nameState) answeredLocked(r *request, rep protocol.Reply, sent clock.Instant) {
 	v.backoff, v.spec = 0, r.key.spec
+	v.scheduleLocked(v.checkAt)
 	if v.refused.endsWith(r.key.script, rep) {
 		v.refused = refused{}
 	}
@@ -589,7 +590,9 @@ func (v *nameState) tick(now clock.Instant) {
 		v.scheduleLocked(t.nextDeadline(v.host.clock.Asleep()))
 	}
 	v.scheduleLocked(v.deadline)
-	v.scheduleLocked(v.checkAt)
+	if v.backoff == 0 || !due { // else it is scheduled with the answer: a query that fails is repeated sooner
+		v.scheduleLocked(v.checkAt)
+	}
 }
 
 // refreshAllLocked renews every lease that is not quite new, so that they are all due together from then on. If verify is
