@@ -383,11 +383,11 @@ func TestCtrlCAfterTheEndOfTheCommandEndsTheScript(t *testing.T) {
 	dir := t.TempDir()
 	s.interrupt("run n --limit 1 --min-hold 1h --json -- true", func(tty *console) { tty.await(`"ended"`) })
 	s.awaitState(0, 0)
-	left := `run n --limit 1 --ttl 1h --kill-after 4m -c 'read x; trap "" TERM; env --default-signal=INT sleep 300 & echo up >` + dir + `/up'`
+	left := `run n --limit 1 --ttl 1h --kill-after 4m -c 'read x; trap "" TERM; env --default-signal=INT sh -c "echo up >` + dir + `/up; exec sleep 300" &'`
 	s.interrupt(left, func(tty *console) {
 		s.awaitState(1, 0)
 		tty.press("\n")
-		awaitFile(t, dir+"/up") // so the command had the terminal
+		awaitFile(t, dir+"/up") // so the command had the terminal, and what it leaves does not ignore the key any more
 		require.Eventually(t, func() bool { return tty.foreground() == tty.leader }, time.Minute, 5*time.Millisecond)
 	})
 	s.awaitState(0, 0)
