@@ -155,8 +155,8 @@ func (s *Server) describe(err error) string {
 
 // isDial reports whether no server has replied yet.
 func isDial(err error) bool {
-	var connection *net.OpError
-	return errors.As(err, &connection) && connection.Op == "dial"
+	connection, is := errors.AsType[*net.OpError](err)
+	return is && connection.Op == "dial"
 }
 
 const addCertificate = "add ?" + certParameter + "=FILE&" + keyParameter + "=FILE to the URL"
@@ -167,7 +167,6 @@ func (s *Server) advice(err error) string {
 	var untrusted x509.UnknownAuthorityError
 	var host x509.HostnameError
 	var invalid x509.CertificateInvalidError
-	var connection *net.OpError
 	says := func(text string) bool { return strings.Contains(err.Error(), text) }
 	switch {
 	case failure.IsMissing(err):
@@ -192,7 +191,7 @@ func (s *Server) advice(err error) string {
 		return "check the address, and whether it speaks TLS there"
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return "check the address, and whether the server is stopped or overloaded"
-	case errors.As(err, &connection) && connection.Op == "dial": // nobody has seen the password
+	case isDial(err): // nobody has seen the password
 		return "check the address, and whether the server runs"
 	case !s.secure && errors.Is(err, io.EOF):
 		return "if it uses TLS, write rediss://, clusters:// or sentinels://"

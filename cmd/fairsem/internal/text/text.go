@@ -124,6 +124,7 @@ func Stale(age time.Duration) string {
 	return "stale for " + strings.Replace(Ago(age.Truncate(time.Second)), ".0", "", 1)
 }
 
+// zeros are the parts of a duration that need not be said.
 var zeros = regexp.MustCompile("([hm])(?:0m)?0s$")
 
 // Span is a configured duration: 1m, not 1m0s.
