@@ -8,13 +8,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
 const (
-	primaries = 3
-	slots     = 16384
+	primaries   = 3
+	slots       = 16384
+	formTimeout = 30 * time.Second // ten times as long as it takes on a busy machine
 )
 
 // Cluster is three primaries and three replicas. Its methods may be called from any goroutine.
@@ -27,14 +29,20 @@ type Cluster struct {
 
 // StartCluster starts a cluster. It returns once every node sees that all slots are served, and every replica is in sync with
 // its primary. A node counts as failed after 2 s without an answer. If StartCluster fails, it leaves nothing behind.
-func StartCluster() (c *Cluster, err error) {
+func StartCluster() (*Cluster, error) {
+	var errs []error
 	for range 3 {
-		if c, err = startCluster(); !errors.Is(err, errForeignNode) {
-			break
+		c, err := startCluster()
+		if !errors.Is(err, errForeignNode) && !errors.Is(err, errNotReady) {
+			return c, err
 		}
+		errs = append(errs, err)
 	}
-	return c, err
+	return nil, errors.Join(errs...)
 }
+
+// errNotReady means that the nodes do not all see the whole cluster. A node whose greetings were lost on a busy machine may never see it.
+var errNotReady = errors.New("the cluster is not complete")
 
 // errForeignNode means that a node of another cluster has joined. That happens when a node of the other cluster used one of our
 // ports before: nodes keep trying to reach the nodes that they know.
@@ -149,7 +157,7 @@ func (c *Cluster) form() error {
 		}
 	}
 	var foreign error // waiting does not help against it
-	err := await(groupTimeout, nil, func() error {
+	err := await(formTimeout, nil, func() error {
 		err := c.ready()
 		if errors.Is(err, errForeignNode) {
 			foreign, err = err, nil
@@ -187,7 +195,12 @@ func (c *Cluster) replicate(replica, primary *Server) error {
 	if err != nil {
 		return err
 	}
-	return await(groupTimeout, nil, func() error { return replica.do("CLUSTER", "REPLICATE", id).Err() })
+	return await(formTimeout, nil, func() error {
+		if err := replica.do("CLUSTER", "REPLICATE", id).Err(); err != nil {
+			return fmt.Errorf("%w: %w", errNotReady, err)
+		}
+		return nil
+	})
 }
 
 // ready checks more than cluster_state:ok, which a node reports even while it has no replicas.
@@ -197,7 +210,7 @@ func (c *Cluster) ready() error {
 			return fmt.Errorf("%s: %w", n.addr, err)
 		}
 		if i >= primaries && !n.inSync() {
-			return fmt.Errorf("%s: not in sync with its master", n.addr)
+			return fmt.Errorf("%w: %s is not in sync with its master", errNotReady, n.addr)
 		}
 	}
 	return c.client.ForEachShard(context.Background(), func(ctx context.Context, n *redis.Client) error {
@@ -233,20 +246,20 @@ func (s *Server) seesCluster() error {
 	if err := s.knowsNodes(); err != nil {
 		return err
 	}
-	if field(info, "cluster_state") != "ok" || field(info, "cluster_known_nodes") != strconv.Itoa(2*primaries) {
-		return errors.New("the state is not ok yet")
+	if state, known := field(info, "cluster_state"), field(info, "cluster_known_nodes"); state != "ok" || known != strconv.Itoa(2*primaries) {
+		return fmt.Errorf("%w: state %s, %s nodes are known", errNotReady, state, known)
 	}
 	ranges, err := s.do("CLUSTER", "SLOTS").Slice()
 	if err != nil {
 		return err
 	}
 	if len(ranges) != primaries {
-		return fmt.Errorf("%d slot ranges", len(ranges))
+		return fmt.Errorf("%w: %d slot ranges", errNotReady, len(ranges))
 	}
 	for _, r := range ranges {
 		// A range has its first slot, its last slot, then the nodes.
 		if r, ok := r.([]any); !ok || len(r) != 4 {
-			return errors.New("a slot range without its replica")
+			return fmt.Errorf("%w: a slot range without its replica", errNotReady)
 		}
 	}
 	return nil

@@ -82,12 +82,16 @@ type demo struct {
 	mostSeen  int64
 	death     death
 	events    []event
+
+	lateness    lateness
+	lateAtDeath int64 // its total when the worker was killed
 }
 
 // run starts the workers, shows them at work, and returns when they are gone.
 func (d *demo) run(ctx context.Context, out io.Writer) error {
 	d.began = time.Now()
 	d.addEvent("%d processes share %d units: first come, first served", Workers, Limit)
+	defer d.lateness.measure()()
 	var err error
 	d.team, err = startTeam(d.orders())
 	defer d.team.stop()

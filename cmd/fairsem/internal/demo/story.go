@@ -52,6 +52,7 @@ func (d *demo) killOne(s snapshot) {
 		}
 		if at, held := d.team.kill(g.Process, h.ID); held {
 			d.death = death{permit: g, killed: at}
+			d.lateAtDeath = d.lateness.total.Load()
 			d.addEvent("kill -9 %s, which holds %s: its lease is not renewed now", g.Process, render.Count(g.Weight, "unit"))
 		}
 		return
@@ -69,6 +70,7 @@ func (d *demo) observeDeath(s snapshot) {
 	case d.death.gone == 0:
 		d.death.gone = s.at
 	}
+	d.death.late = d.lateness.total.Load() - d.lateAtDeath
 	if d.death.regained != 0 {
 		return
 	}
@@ -76,6 +78,9 @@ func (d *demo) observeDeath(s snapshot) {
 	if d.death.regained != 0 {
 		took := time.Duration(d.death.regained - d.death.killed)
 		d.addEvent("its units are granted to the head of the queue, %s after it died", seconds(took))
+		if late := time.Duration(d.death.late); late >= noticeable {
+			d.addEvent("this machine is busy: meanwhile it let this process wait for %s", seconds(late))
+		}
 	}
 }
 

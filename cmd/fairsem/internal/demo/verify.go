@@ -24,6 +24,7 @@ type death struct {
 	listed   int64 // the last time that Redis was seen to list the permit
 	gone     int64 // the first time that it was seen not to
 	regained int64 // others have its units
+	late     int64 // for how long meanwhile the machine let processes wait that had something to do
 }
 
 // deathGrace is the time that the library promises on top of the TTL.
@@ -89,7 +90,8 @@ func overtakes(lines orderings, grants []history.Grant) (pairs int, found []hist
 }
 
 func (e evidence) deadReleased() verdict {
-	d, allowed := e.death, ttl+deathGrace
+	d := e.death
+	allowed := ttl + deathGrace + time.Duration(d.late) // a lease cannot be shorter because the machine is busy
 	v := verdict{Promise: "the units of a dead process are released"}
 	switch {
 	case d.killed == 0:

@@ -98,6 +98,23 @@ func TestEveryBrokenPromiseIsFound(t *testing.T) {
 	}
 }
 
+// A demo beside a build said that a promise was broken.
+func TestABusyMachineMayReleaseTheUnitsOfTheDeadLater(t *testing.T) {
+	e := flawless()
+	e.death.regained, e.death.late = 5*second+6*second/10, second/10
+	assert.NoError(t, broken(judge(e)))
+	e.death.regained++
+	assert.ErrorContains(t, broken(judge(e)), "after 2.60 s, at most 2.60 s")
+}
+
+func TestOnlyTimersThatAreLaterThanOnAnIdleMachineCount(t *testing.T) {
+	var l lateness
+	for _, late := range []time.Duration{0, punctual, 20 * time.Millisecond, -time.Millisecond, 30 * time.Millisecond} {
+		l.woke(second, second+late.Nanoseconds())
+	}
+	assert.Equal(t, (50 * time.Millisecond).Nanoseconds(), l.total.Load())
+}
+
 func TestWithoutGrantsNothingIsShown(t *testing.T) {
 	e := flawless()
 	e.grants, e.mostSeen = nil, 0
