@@ -33,7 +33,7 @@ type Options struct {
 	Prefix string
 
 	// TTL is the length of a lease: 10 s if zero, else 100 ms to 24 h. The units of a process that was killed are granted
-	// again within a TTL and half a second. A process that cannot reach Redis loses its permits after nine tenths of it.
+	// again within a TTL and half a second. A permit is lost nine tenths of it after its last renewal.
 	TTL time.Duration
 
 	// Label is the text that operators see beside a permit, at most 256 bytes; "<hostname>:<pid>" if empty.
@@ -144,7 +144,8 @@ type CallOptions struct {
 	TTL time.Duration
 
 	// NoRefresh leaves the permit without renewals, so that it ends when nine tenths of TTL are over. Redis grants the units again
-	// after a TTL. Without renewals no query is sent about the permit either, unless a connection breaks.
+	// after a TTL. Without renewals no query is sent about the permit either, unless a connection breaks or
+	// cannot be made, or another server answers.
 	NoRefresh bool
 
 	// Tenant is the customer, queue or user that the units are charged to. Tenants share the limit fairly, however many calls

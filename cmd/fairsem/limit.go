@@ -36,9 +36,9 @@ which is that of --tenant. HUP and INT stay ignored if fairsem was started so, a
 nohup; CMD may get other signals that were ignored or blocked.
 
 With --no-wait, or if the units would be granted only after --wait, it fails at once
-and reports how long the wait would be. For a paused name that is not known: it is taken
-to be 10s, or the grace period if that is longer, and with a longer --wait the call
-waits.
+and reports how long the wait would be; with --head-start it waits to the end of --wait.
+For a paused name that is not known: it is taken to be 10s, or the grace period if that is
+longer, and with a longer --wait the call waits.
 
 With --json the events are those of fairsem run: granted with tenant, weight and
 waited_ms; and stopped or failed, the latter with retry_after_ms if the units would be

@@ -219,9 +219,27 @@ var tried = map[string]func(t *testing.T, k *kitchen, recipe string){
 		assert.Equal(t, "remind  \n", k.read("ran"))
 	},
 	"rate-and-limit": func(t *testing.T, k *kitchen, recipe string) {
-		out, code := k.cook(recipe, "CODE=9")
-		assert.Equal(t, "job geocoder-calls 1\n", out)
-		assert.Equal(t, 9, code)
+		granted := func() int64 {
+			rate, err := k.client.Inspect("geocoder").Status(t.Context())
+			require.NoError(t, err)
+			return rate.Granted
+		}
+		before, cooked := granted(), make(chan struct{})
+		k.busy("geocoder-calls", 4, func() {
+			go func() {
+				defer close(cooked)
+				out, code := k.cook(recipe, "CODE=9")
+				assert.Equal(t, "job geocoder-calls 1\n", out)
+				assert.Equal(t, 9, code)
+			}()
+			require.Eventually(t, func() bool {
+				status, err := k.client.Inspect("geocoder-calls").Status(t.Context())
+				return err == nil && status.Waiting == 1
+			}, time.Minute, 5*time.Millisecond)
+			assert.Equal(t, before, granted(), "a call that waits uses none of the rate")
+		})
+		<-cooked
+		assert.Equal(t, before+1, granted())
 	},
 	"systemd-timer": func(t *testing.T, k *kitchen, _ string) { k.verifyUnits(t) },
 	"systemd-service": func(_ *testing.T, k *kitchen, recipe string) {

@@ -60,11 +60,12 @@ the same time. FAIRSEM_NUMBER says which of four databases, licences or ports CM
 fencing token grows with every grant of a number, so a store that keeps the highest one of
 each number refuses a CMD whose permit was lost.
 
-A permit is lost if Redis cannot be reached for nine tenths of the TTL, or if it is
-evicted. CMD is then ended with TERM, and with KILL so early that it is dead before
-the units can expire and be granted to others. fairsem evict does not wait for that. If
-fairsem is stopped and CMD is not, such as by kill -STOP, the permit expires unnoticed,
-and CMD runs beside the next holder until fairsem continues and ends it.
+A permit is lost if it is evicted, or if nine tenths of the TTL are over since it was last
+renewed, because Redis could not be reached: after an outage of 57 to 90 % of the TTL.
+CMD is then ended with TERM, and with KILL so early that it is dead before the units can
+expire and be granted to others. fairsem evict does not wait for that. If fairsem is
+stopped and CMD is not, such as by kill -STOP, the permit expires unnoticed, and CMD runs
+beside the next holder until fairsem continues and ends it.
 
 A process of another user in the process group, such as one started by sudo, gets no
 signals from fairsem and is not ended. The permit is held and renewed until that
@@ -113,9 +114,9 @@ func (o *runOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	o.common.flags(cmd)
 	numberFlag(f, &o.job.Limit, "limit", "", "units in use at once, everywhere together (required)")
-	f.DurationVar(&o.job.TTL, "ttl", runTTL, "lease of the permit, which expires without renewals; choose it longer than outages to survive")
+	f.DurationVar(&o.job.TTL, "ttl", runTTL, "lease of the permit, which expires without renewals; choose it at least twice as long as outages to survive")
 	f.StringVar(&o.job.OnLost, "on-lost", run.OnLostTerm, "what to do with CMD when the permit is lost: term, kill or ignore")
-	f.DurationVar(&o.job.KillAfter, "kill-after", 0, "time from TERM to KILL (default the most that --ttl allows)")
+	f.DurationVar(&o.job.KillAfter, "kill-after", 0, "time from TERM to KILL, at most 8 % of --ttl, and below 2.5s a tenth of it less 50ms (default the most)")
 	f.DurationVar(&o.job.MinHold, "min-hold", 0, "hold at least that long, where clocks of machines differ, unless INT, TERM or QUIT ends it; a loss meanwhile is a warning")
 	f.BoolVar(&o.job.Numbered, "numbered", false, "number the units: 0 to the limit minus 1, each held once at a time")
 	// It fails only for a flag that is not there.
