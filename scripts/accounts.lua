@@ -132,9 +132,10 @@ if stored_tenants or tenant_args > 0 then
 
   -- What the call declares of tenants. The newest declaration is in effect.
   for i = first_tenant_arg, first_tenant_arg + 4 * tenant_args - 1, 4 do
-    local known, declared_since = tenancy.account(ARGV[i]), (since or steady) + tonumber(ARGV[i + 3])
+    local name, share, most, after = unpack(ARGV, i, i + 3)
+    local known, declared_since = tenancy.account(name), (since or steady) + tonumber(after)
     if declared_since > known.since or known.since > steady then
-      local share, most = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
+      share, most = tonumber(share), tonumber(most)
       if share ~= known.share or most ~= known.limit then tenancy.touch(known) end
       if most > 0 and most ~= known.limit then tenancy.lowered[#tenancy.lowered + 1] = known end
       known.share, known.limit, known.since, known.unstored = share, most, declared_since, true

@@ -20,7 +20,7 @@ local number = token or redis.call("ZSCORE", queue, id)
 reply[size + 1], reply[size + 2] = (tonumber(deadline) or 0) > now and EVICTED or GONE, 0
 if number then
   reply[size + 1] = remove({ id }, 1)[1]
-  if token then departed.add(-1) end
+  if token then departed.add(0) end
   if deadline then
     if now < grace_until then deadline = text(math.max(deadline, grace_until)) end -- it may be that of an old file
     redis.call("ZADD", timeout, deadline, id)

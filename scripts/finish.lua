@@ -3,7 +3,7 @@
 --
 -- needs:    SECOND, clock_ahead, declared_spec, declares, departed, epoch, expire_at, expired_count, extra_weight, first_token, forecast,
 --           grace_until, granted_count, grants, had_queue, keep, last_granted, last_number, limit, messages, notify_heads, now, numbering, pinned,
---           promote, record_pace, remaining, renew_keys, replication, resizing, server, state_lost, steady, stepped_back, store_extra,
+--           plain_kind, promote, record_pace, remaining, renew_keys, replication, resizing, server, state_lost, steady, stepped_back, store_extra,
 --           stored_extra, tenancy, window
 -- provides: recorded_at
 -- changes:  expire_at, extra_weight, renew_keys, stored_numbered
@@ -51,11 +51,11 @@ if granted_count > 0 then redis.pcall("HINCRBY", meta, "granted", granted_count)
 if expired_count > 0 then redis.pcall("HINCRBY", meta, "lapsed", expired_count) end
 local pace_due = steady - (recorded_at or 0) >= SECOND
 if waiters > 0 and pace_due and (granted_count > 0 or not had_queue) then record_pace() end
--- What waiters were told is no longer true; of a rate, their turns may come earlier.
+-- What was reported to waiters is no longer true; of a rate, their turns may come earlier.
 if waiters > 0 and notify_heads and (state_lost or window > 0 and (resizing or declares and not pinned and stored_spec ~= declared_spec)) then
   notify_heads()
-elseif waiters > 0 and departed.tell and departed.count > 0 then
-  departed.tell()
+elseif waiters > 0 and departed.report and departed.count > 0 then
+  departed.report()
 end
 do -- The counter is there until the server's clock has passed the last number, or numbers would decrease after a step of that clock back; and
   -- meta until the grace period is over, or another would begin.
@@ -87,7 +87,7 @@ reply[PLAIN], reply[WAITERS] = plain_kind(plain), waiters
 
 if waiters > 0 and forecast and now >= grace_until then reply[NEXT] = forecast() end
 if waiters > 0 and now < grace_until then -- waiters poll when the grace period is over
-  reply[NEXT] = math.min(reply[NEXT] < 0 and lease or reply[NEXT], grace_until - now)
+  reply[NEXT] = math.min(reply[NEXT] == NOT_REPORTED and lease or reply[NEXT], grace_until - now)
 end
 for client, entries in pairs(messages) do
   redis.pcall("PUBLISH", wake .. client, table.concat(entries, ",") .. " " .. text(epoch or 0) .. " " .. owner)

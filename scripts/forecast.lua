@@ -204,18 +204,18 @@ if window > 0 then
   -- ask_anew has what follows asked of what is stored now.
   local function ask_anew() order, nth_deadlines, chunk, line, queued = nil, {}, 1, nil, 0 end
 
-  -- departed.tell has the first waiter of each other client poll if its turn comes earlier by more than SOON, because others have left.
+  -- departed.report has the first waiter of each other client poll if its turn comes earlier by more than SOON, because others have left.
   -- Waiters of tenants poll anyway when the next entry expires.
-  function departed.tell()
+  function departed.report()
     ask_anew()
-    local heads, told = redis.call("ZRANGE", queue, 0, BOUND - 1, "WITHSCORES"), { [forecast and caller or ""] = true }
+    local heads, notified = redis.call("ZRANGE", queue, 0, BOUND - 1, "WITHSCORES"), { [forecast and caller or ""] = true }
     for i = 1, tenancy and 0 or #heads, 2 do
       local client, position, ahead = string.match(heads[i], "^([^:]*):") or "", whole(heads[i + 1]) or 0, (i - 1) / 2
-      if not told[client] and position > departed.from
+      if not notified[client] and position > departed.from
         and (weight_count > 0 or plain_grant_time(ahead + departed.count, 1) - plain_grant_time(ahead, 1) > SOON) then
         notify(heads[i], position, 0)
       end
-      told[client] = true
+      notified[client] = true
     end
   end
 

@@ -31,8 +31,9 @@ local function nearest_deadline() return tonumber(redis.call("ZRANGE", timeout, 
 local nearest = nearest_deadline()
 if not (nearest and nearest > now) then return { 0 } end
 
-local kinds = { [""] = 1, ["+"] = 2, ["@"] = 4, ["@+"] = 5 } -- as in semaphore.lua
-local reply, due, deadline = { -1, waiters, kinds[string.match(plain_flag, "%D*$")] }, {}, format("%d", now + lease)
+-- include plain_kind.lua
+local NOT_REPORTED = -1 -- as in semaphore.lua
+local reply, due, deadline = { NOT_REPORTED, waiters, plain_kind(plain_flag) }, {}, format("%d", now + lease)
 
 -- check divides the ids from index first to last into those that are in a key, and those that are not.
 local function check(key, first, last)

@@ -41,11 +41,11 @@ end
 -- include plain_accounts.lua
 -- What the call declares of tenants. Turns may change with a share or a limit.
 for i = first_tenant, first_id - 4, 4 do
-  local known, declared_at = accounts[ARGV[i]], since + ARGV[i + 3]
+  local name, share, most, after = unpack(ARGV, i, i + 3)
+  local known, declared_at = accounts[name], since + after
   if not known then return { 0 } end
   local known_since = tonumber(known.since)
   if declared_at > known_since or known_since > micros then
-    local share, most = ARGV[i + 1], ARGV[i + 2]
     if share ~= known.share or most ~= known.limit then
       share, most = declared_as(share, most)
       if not share or known.last and (share + 0 ~= known.share + 0 or most + 0 ~= known.limit + 0) then return { 0 } end

@@ -24,7 +24,8 @@ local reported = {}
 local function report_numbers(token, list)
   if reported[token] then return end
   reported[token] = true
-  for _, number in ipairs(list) do grants[#grants + 1], grants[#grants + 2], grants[#grants + 3] = token, -1, number end
+  local NUMBER_MARK = -1 -- where a grant has the position of its waiter
+  for _, number in ipairs(list) do grants[#grants + 1], grants[#grants + 2], grants[#grants + 3] = token, NUMBER_MARK, number end
 end
 
 -- notify records that the waiter at position was granted token, and the list of numbers, if it has any. Token 0: that waiter must

@@ -27,7 +27,7 @@ if fast then
   end
   redis.call("PEXPIREAT", timeout, text(expire_at)) -- works under OOM, and so does what follows it
   if redis.call("ZADD", timeout, "XX", "CH", unpack(due)) == count then return reply end
-  reply = { since or 0, -1, 0, epoch, 0, reply[SERVER], reply[PLAIN], waiters } -- an id is missing, or was renewed in this very millisecond
+  reply = { since or 0, NOT_REPORTED, 0, epoch, 0, reply[SERVER], reply[PLAIN], waiters } -- an id is missing, or was renewed in this very millisecond
 end
 
 -- include remove.lua
@@ -71,7 +71,7 @@ if #due > 0 then
 end
 if waiters > 0 and window == 0 then
   local nearest = redis.call("ZRANGE", timeout, 0, 0, "WITHSCORES")[2]
-  reply[NEXT] = nearest and math.max(0, nearest - now) or -1
+  reply[NEXT] = nearest and math.max(0, nearest - now) or NOT_REPORTED
 end
 
 -- include finish.lua

@@ -13,7 +13,7 @@ local extra_weight = holders > 0 and stored_extra or 0 -- without holders no uni
 -- include numbers.lua
 -- include allot.lua
 local expired_count = 0 -- permits that this call counts as expired
-local departed = { count = 0, from = TOP } -- waiters that leave a rate and grants that it takes back; the first position, -1 for a grant
+local departed = { count = 0, from = TOP } -- waiters that leave a rate, and grants that it takes back; the first position, 0 for a grant
 local counts_expired = window == 0 and now >= grace_until -- otherwise they are meant to expire, or may be restored
 -- Ids that it may still reap or remove from the queue, fewer where each may be another tenant's; expired entries left over.
 local budget, remaining = tenancy and STEP or BOUND, 0
@@ -36,7 +36,7 @@ end
 
 function departed.add(position) -- counts nothing if there is none
   if window == 0 or not position then return end
-  departed.count, departed.from = departed.count + 1, math.min(departed.from, tonumber(position) or -1)
+  departed.count, departed.from = departed.count + 1, math.min(departed.from, tonumber(position) or 0)
 end
 
 -- remove removes the ids from index first on from every key, and returns the previous state of each.
@@ -74,7 +74,7 @@ local function release(first)
   local granted
   for i, state in ipairs(remove(ARGV, first)) do
     if state == GONE and (tonumber(deadlines[i]) or 0) > now then state = EVICTED end
-    if state == HELD then departed.add(-1) end
+    if state == HELD then departed.add(0) end
     if state == GONE then
       granted = granted or granted_since() and 1 + numbers_granted() or 0
       if granted > 0 and window == 0 then reply[ROOM] = limit end

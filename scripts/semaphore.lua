@@ -110,13 +110,9 @@ local holders = redis.call("ZCARD", owner)
 local waiters = redis.call("ZCARD", queue)
 local weight_count = redis.call("HLEN", weight) -- 0: every weight is 1
 
--- plain_kind is the number "plain" in a reply for what is stored as "plain".
-local function plain_kind(plain)
-  local kinds = { [""] = 1, ["+"] = 2, ["#"] = 3, ["@"] = 4, ["@+"] = 5 } -- by what follows the limit
-  return plain and kinds[string.match(plain, "%D*$")] or 0
-end
-
-local reply, size = { 0, -1, 0, 0, 0, 0, plain_kind(stored_plain), waiters }, WAITERS -- the verb appends its results
+-- include plain_kind.lua
+local NOT_REPORTED = -1 -- in reply[NEXT]
+local reply, size = { 0, NOT_REPORTED, 0, 0, 0, 0, plain_kind(stored_plain), waiters }, WAITERS -- the verb appends its results
 
 -- end_plain removes "plain" before a write that would make it untrue.
 local function end_plain()

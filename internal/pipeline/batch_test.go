@@ -392,7 +392,7 @@ func TestWhatGrantsOrRenewsNeedsReplicas(t *testing.T) {
 		}
 	}
 	for _, c := range calls {
-		if (Command{Call: c}).needsReplicas() {
+		if c.MustSurvive() {
 			needing = append(needing, c.Script.Verb)
 		}
 	}

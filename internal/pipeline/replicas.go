@@ -9,24 +9,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem/internal/failure"
-	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // Grants that survive a failover. With Config.Replicas a batch ends with WAIT, which answers when that many replicas
 // have everything that was written before it on the connection. If fewer have, an acquire or a renewal counts as not
 // answered: it is tried again, and trusted no sooner. A permit that was granted by a call about other tickets is
 // queried first, with a WAIT. A release need not be certain: at worst a failover undoes it until the lease ends.
-
-// needsReplicas reports whether the effect of a command must survive a failover.
-func (c Command) needsReplicas() bool {
-	switch s := c.Call.Script; s {
-	case protocol.AcquireScript, protocol.PlainAcquireScript, protocol.PlainNumbersAcquireScript, protocol.PlainTenantsAcquireScript, protocol.RefreshScript, protocol.PlainRefreshScript, protocol.RestoreScript:
-		return true
-	case protocol.PlainQueueScript, protocol.PlainTenantsScript:
-		return s.Argument(c.Call.Args, "count") != 0 // else it is a release
-	}
-	return false
-}
 
 // waitFor is a WAIT with its answer.
 type waitFor struct {
@@ -70,7 +58,7 @@ func (p *Pipeline) runDurable(commands []prepared, timeout time.Duration) []Resp
 	for i := range commands {
 		all[i] = commands[i].cmd()
 	}
-	if p.Replicas == 0 || !slices.ContainsFunc(commands, prepared.needsReplicas) {
+	if p.Replicas == 0 || !slices.ContainsFunc(commands, func(c prepared) bool { return c.Call.MustSurvive() }) {
 		return p.run(p.Client.Pipeline(), all)
 	}
 	pipe, err := p.redisPipeline()
@@ -80,7 +68,7 @@ func (p *Pipeline) runDurable(commands []prepared, timeout time.Duration) []Resp
 	wait := p.newWait(timeout)
 	responses := p.run(pipe, append(all, wait))
 	for i, c := range commands {
-		if err := wait.failed(); err != nil && responses[i].Err == nil && c.needsReplicas() {
+		if err := wait.failed(); err != nil && responses[i].Err == nil && c.Call.MustSurvive() {
 			responses[i] = Response{Err: err}
 		}
 	}

@@ -147,6 +147,18 @@ type Call struct {
 	Args   []any
 }
 
+// MustSurvive reports whether a failover must not undo c: it acquires, renews or restores. A release need not survive: at worst the units
+// stay in use until the lease ends.
+func (c Call) MustSurvive() bool {
+	switch c.Script {
+	case AcquireScript, RefreshScript, RestoreScript, PlainAcquireScript, PlainNumbersAcquireScript, PlainTenantsAcquireScript, PlainRefreshScript:
+		return true
+	case PlainQueueScript, PlainTenantsScript:
+		return c.Script.Argument(c.Args, "count") != 0 // else it is a release
+	}
+	return false
+}
+
 // sharedArguments are the arguments that newCall gives every script.
 var sharedArguments = []string{"caller", "wake", "spec", "since", "lease", "grace", "knows"}
 
