@@ -65,7 +65,7 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 		clock:     clock.New(),
 		releasing: clock.NewWait(releaseWait),
 		declared:  &declarations{began: time.Now()},
-		servers:   &servers{settled: opts.Grace, met: make(map[int64]time.Time)},
+		servers:   &servers{knownFor: opts.Grace, firstSeen: make(map[int64]time.Time)},
 		inUse:     c.announce,
 		retired:   c.forget,
 	}
@@ -73,7 +73,7 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 	c.scheduler = newScheduler(c.clock)
 	c.events = newEvents(opts.Observer, opts.Logger, c.goroutines)
 	c.pubsub = pubsub.New(rdb, keyspace, opts.TTL, c.goroutines, pubsub.Hooks{
-		Woken: c.woken, Gap: c.gap, Doubt: c.verifyAll, Verify: c.verify, Names: c.names,
+		Woken: c.woken, Gap: c.gap, VerifyAll: c.verifyAll, Verify: c.verify, Names: c.names,
 		Disconnected: func(channel, node string, err error) { c.events.disconnected(channel, node, err) },
 		Reconnected:  func(channel, node string, silent time.Duration) { c.events.reconnected(channel, node, silent) },
 	})
@@ -190,7 +190,7 @@ func (c *Client) verify(name string) {
 
 // gap is called when the subscription was established: before, wake messages may have been lost.
 func (c *Client) gap() {
-	c.servers.subscribed()
+	c.servers.setSubscribed()
 	for _, v := range c.everyState() {
 		v.gap()
 	}

@@ -104,7 +104,7 @@ const closeGrace = 5 * time.Second
 type watching struct {
 	last  time.Time
 	epoch int64     // the latest one
-	began time.Time // when it was met first
+	began time.Time // when it was first seen
 }
 
 // isDue reports whether it is to be done at the time now, for an answer of this epoch; 0: it has none.

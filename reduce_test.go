@@ -110,6 +110,19 @@ func TestDueRenewalIsSentBeforeMoreParts(t *testing.T) {
 	})
 }
 
+// Its loss was reported with the next renewal, and with NoRefresh not before its lease ended.
+func TestEvictionWhoseMessageOvertakesTheAnswerToAReduceIsReported(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		a := holds(c, w, 5)
+		a.state.reduce(a, 2)
+		f := w.carries("reduce a: 1")
+		c.woken("a", 1, []protocol.Grant{grantAt(1, 10, 0)})
+		f.isHeld(1)
+		w.carries("refresh a: 1").answers(1, -1, 0, 1, int64(protocol.Evicted), 0)
+		assert.ErrorIs(t, context.Cause(a.permit().Context()), ErrEvicted)
+	})
+}
+
 func TestReduceWhoseAnswerIsLostIsSentAgain(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		a := holds(c, w, 5)

@@ -267,7 +267,7 @@ func (c *Client) ask(ctx context.Context, s *Semaphore, n int64, wait bool, aske
 		done:     make(chan struct{}),
 	}
 	if wait && s.spec.Window > 0 && t.opts.HeadStart == 0 { // with a head start its turn is not known beforehand
-		t.patience = t.opts.cutShort(ctx, asked)
+		t.waitUntil = t.opts.cutShort(ctx, asked)
 	}
 	t.id = c.keyspace.TicketID(t.seq, s.options().Tenant, s.options().Numbered)
 	for {

@@ -13,49 +13,55 @@ import (
 // servers records which servers have answered this client, and since when. A name that such a server does not know is a new
 // one: the server has lost nothing meanwhile.
 type servers struct {
-	settled time.Duration // how long a server must be known
+	knownFor time.Duration // how long a server must be known
 
-	mu     sync.Mutex
-	met    map[int64]time.Time
-	newest int64
-	later  bool // the subscription was established after the last answer
+	mu         sync.Mutex
+	firstSeen  map[int64]time.Time
+	newest     int64
+	subscribed time.Time // when the subscription was established; zero: a server has answered since then
 }
 
-// subscribed is called when the subscription was established.
-func (s *servers) subscribed() {
+// freshSubscription is for how long a subscription is taken to be to the server that answers next, if none has answered since.
+const freshSubscription = 10 * time.Second
+
+// setSubscribed is called when the subscription was established.
+func (s *servers) setSubscribed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.later = true
+	s.subscribed = time.Now()
 }
 
 // maxServers is how many servers are remembered.
 const maxServers = 64
 
-// meet records the server that answered; 0: it does not identify itself. It reports whether the subscription may be to an older one: this is
-// another than all before, and one of these has answered since the subscription was established.
-func (s *servers) meet(server int64) (replaced bool) {
+// add records the server that answered; 0: it does not identify itself. It reports whether the subscription may be to an older one: this is
+// another than all before, and the subscription is not as new as it may be.
+func (s *servers) add(server int64) (replaced bool) {
+	if server == 0 {
+		return false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	later := s.later
-	s.later = false
-	if server == 0 || server == s.newest {
+	fresh := time.Since(s.subscribed) < freshSubscription
+	s.subscribed = time.Time{}
+	if server == s.newest {
 		return false
 	}
 	s.newest = server
-	if _, known := s.met[server]; known {
+	if _, known := s.firstSeen[server]; known {
 		return false
 	}
-	replaced = !later && len(s.met) > 0 && len(s.met) < maxServers // more are the primaries of a cluster, of which go-redis knows and this does not
-	if len(s.met) == maxServers {
+	replaced = !fresh && len(s.firstSeen) > 0
+	if len(s.firstSeen) == maxServers {
 		first := server
-		for other, since := range s.met {
-			if first == server || since.Before(s.met[first]) {
+		for other, since := range s.firstSeen {
+			if first == server || since.Before(s.firstSeen[first]) {
 				first = other
 			}
 		}
-		delete(s.met, first)
+		delete(s.firstSeen, first)
 	}
-	s.met[server] = time.Now()
+	s.firstSeen[server] = time.Now()
 	return replaced
 }
 
@@ -71,9 +77,9 @@ func (s *servers) known() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []string
-	for server, since := range s.met {
+	for server, since := range s.firstSeen {
 		form := protocol.NewServer
-		if time.Since(since) > s.settled {
+		if time.Since(since) > s.knownFor {
 			form = protocol.KnownServer
 		}
 		all = append(all, fmt.Sprintf(form, server))

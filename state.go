@@ -136,7 +136,7 @@ func (v *nameState) answeredLocked(r *request, rep protocol.Reply, sent clock.In
 		v.refused = refused{}
 	}
 	v.host.declared.learn(v.name, r.key.spec, rep.Since)
-	if v.host.servers.meet(rep.Server) {
+	if v.host.servers.add(rep.Server) {
 		v.host.hub.Resubscribe()
 	}
 	if r.plain.script == nil { // a plain script answers only where it is the same server
@@ -199,6 +199,7 @@ func (v *nameState) learnLocked(t *ticket, a answer) {
 	if a.isOther(t) {
 		v.loseLocked(t, ErrLost, errRegranted)
 	}
+	t.known = t.known || t.phase == leaving && (a.State == protocol.Held || a.State == protocol.Waiting) // so a refused release is tried again
 	s := situation{
 		event: answered, verb: a.verb, state: a.State,
 		ended: t.phase == holding && t.hold.ended() != nil,
@@ -208,7 +209,7 @@ func (v *nameState) learnLocked(t *ticket, a answer) {
 	}
 	renewed := window{a.sent, t.ttl}
 	s.old = s.stale && renewed.remaining(a.now) <= 0
-	s.unsure, s.unnumbered = renewed.tooShort(a.now), t.opts.Numbered && len(a.Numbers) == 0
+	s.verifyFirst, s.unnumbered = renewed.tooShort(a.now), t.opts.Numbered && len(a.Numbers) == 0
 	missed := s.less && (a.verb == protocol.RefreshScript || t.phase == leaving)
 	if (a.State == protocol.Held || a.State == protocol.Waiting) && a.verb != protocol.ReduceScript && !missed && !a.isUnchecked(t) {
 		t.confirmed(a.epoch, v.server) // a reduce renews nothing: an old file's lease of t may soon be over
@@ -223,6 +224,7 @@ func (v *nameState) acceptLocked(t *ticket, e effect, a answer) {
 		v.concludeLocked(t, a)
 	case doConfirmPart:
 		v.reducedLocked(t)
+		v.recheckPendingLocked(t)
 	case doRenew:
 		v.renewLocked(t, a.sent)
 		v.recheckPendingLocked(t)
@@ -338,7 +340,7 @@ func (v *nameState) noticeLocked(g grantNotice, now clock.Instant) {
 		unnumbered: len(g.Numbers) == 0 && t.opts.Numbered,
 		// A permit that is never renewed needs an answer to have its whole TTL, and one that replicas must acknowledge needs it
 		// for their acknowledgement.
-		unsure: t.opts.NoRefresh || v.host.replicas > 0 || t.lease.tooShort(now),
+		verifyFirst: t.opts.NoRefresh || v.host.replicas > 0 || t.lease.tooShort(now),
 	})
 	switch e {
 	case doKeep:

@@ -299,9 +299,9 @@ func TestOnlyAMissingRightIsForbidden(t *testing.T) {
 func TestNumberOfRememberedServersIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &servers{settled: time.Millisecond, met: make(map[int64]time.Time)}
+		s := &servers{knownFor: time.Millisecond, firstSeen: make(map[int64]time.Time)}
 		for server := range int64(2 * maxServers) {
-			s.meet(1 + server)
+			s.add(1 + server)
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(time.Millisecond)
@@ -397,22 +397,52 @@ func TestConnectionThatBreaksIsADoubtAboutEveryNameOnlyIfItHasWorked(t *testing.
 func TestServerThatAnswersAfterAnotherIsSubscribedTo(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		h := c.hub.(*stillHub)
-		for _, by := range []struct{ server, subscriptions int64 }{{1, 0}, {1, 0}, {2, 1}, {2, 1}, {1, 1}, {3, 2}} {
+		answers := func(server int64) {
 			asks(c, "a", 1, CallOptions{})
 			f := w.next()
 			f.grant(0, 10, 1)
-			f.by(by.server).end <- nil
+			f.by(server).end <- nil
 			w.isIdle()
+		}
+		for _, by := range []struct{ server, subscriptions int64 }{{1, 0}, {1, 0}, {2, 1}, {2, 1}, {1, 1}, {3, 2}} {
+			answers(by.server)
 			assert.Equal(t, by.subscriptions, h.resubscribed.Load(), "%+v", by)
 		}
-		c.gap() // the subscription broke, too, and is there again
-		asks(c, "a", 1, CallOptions{})
-		f := w.next()
-		f.grant(0, 10, 1)
-		f.by(4).end <- nil
-		w.isIdle()
+		c.gap()    // the subscription broke, too, and is there again
+		answers(0) // as a plain script does, on whatever server
+		answers(4)
 		assert.Equal(t, int64(2), h.resubscribed.Load(), "it is to the new one already")
+		c.gap()
+		w.isIdle()
+		time.Sleep(freshSubscription)
+		answers(5)
+		assert.Equal(t, int64(3), h.resubscribed.Load(), "no server has answered since it was established, so it may be to any")
+		for server := range int64(maxServers) {
+			answers(6 + server)
+		}
+		assert.Equal(t, int64(3+maxServers), h.resubscribed.Load(), "in a long life there are many")
 	})
+}
+
+// A permit was held, or a position kept, for a TTL that no call knew of.
+func TestReleaseOfACallThatGaveUpIsSentAgainIfItIsRefused(t *testing.T) {
+	for name, state := range map[string]protocol.State{"holder": protocol.Held, "waiter": protocol.Waiting} {
+		t.Run(name, func(t *testing.T) {
+			onWire(t, 30*time.Second, func(t *testing.T, c *Client, w *wire) {
+				a := asks(c, "a", 1, CallOptions{})[0]
+				f := w.carries("acquire a: 1")
+				a.state.giveUp(a)
+				f.answers(1, -1, 0, 1, int64(state), 10)
+				f = w.carries("release a: 1")
+				f.cmds[0].SetErr(testclient.Reply("READONLY You can't write against a read only replica."))
+				f.end <- f.cmds[0].Err()
+				time.Sleep(lastRetry)
+				w.carries("release a: 1").answers(1, -1, 0, 1, int64(state), 0)
+				w.isIdle()
+				assert.True(t, a.isGone())
+			})
+		})
+	}
 }
 
 // If the token needed another query, a permit could end between the two replies.

@@ -28,19 +28,19 @@ const (
 
 // ticket is one attempt to get a permit, from the acquire to the release. Its id is never used again.
 type ticket struct {
-	state    *nameState
-	seq      int64
-	id       string
-	weight   int64              // units that it asks for
-	opts     *CallOptions       // of the handle that asked, which never change
-	spec     protocol.LimitSpec // that the handle declares
-	ttl      time.Duration
-	waits    bool            // in the queue, if it is not granted at once
-	observed bool            // its events are wanted
-	refused  bool            // its caller has received the refusal of Redis; only the caller uses it
-	asked    time.Time       // when its caller called
-	patience time.Time       // until when it may wait for its turn of a rate; zero: for any time
-	values   context.Context // the context of its caller, for the values of the permit's context
+	state     *nameState
+	seq       int64
+	id        string
+	weight    int64              // units that it asks for
+	opts      *CallOptions       // of the handle that asked, which never change
+	spec      protocol.LimitSpec // that the handle declares
+	ttl       time.Duration
+	waits     bool            // in the queue, if it is not granted at once
+	observed  bool            // its events are wanted
+	refused   bool            // its caller has received the refusal of Redis; only the caller uses it
+	asked     time.Time       // when its caller called
+	waitUntil time.Time       // until when it may wait for its turn of a rate; zero: for any time
+	values    context.Context // the context of its caller, for the values of the permit's context
 
 	done     chan struct{} // closed when hold or err is set
 	released chan struct{} // closed when it is removed; nil until it is released, also in parts, or removed
@@ -52,7 +52,7 @@ type ticket struct {
 	releaseMaybeApplied bool          // one of them was a release
 	recheck             bool          // query it as soon as no operation is under way
 	heard               bool          // Redis has answered its acquire, if only that it cannot say yet
-	known               bool          // leaving: Redis had answered its acquire
+	known               bool          // leaving: Redis has answered that it holds or waits
 	reported            bool          // the end of the permit has been reported
 	unansweredSince     time.Time     // since when an answer is due; zero: none is
 	cause               error         // of the missing answer
@@ -79,8 +79,8 @@ func (t *ticket) PermitID() string { return t.id }
 // Units is the number of units that t requests.
 func (t *ticket) Units() int64 { return t.weight }
 
-// Patience is for how long t may wait from now on.
-func (t *ticket) Patience() time.Duration { return time.Until(t.patience) }
+// MaxWait is for how long t may wait from now on.
+func (t *ticket) MaxWait() time.Duration { return time.Until(t.waitUntil) }
 
 // account is the tenant that t is charged to.
 func (t *ticket) account() account { return t.opts.account() }
@@ -89,7 +89,7 @@ func (t *ticket) account() account { return t.opts.account() }
 func (t *ticket) params() protocol.AcquireParams {
 	return protocol.AcquireParams{
 		TTL: t.ttl, Wait: t.waits, MaxQueue: t.opts.MaxQueue, HeadStart: t.opts.HeadStart,
-		Bounded: !t.patience.IsZero(), Numbered: t.opts.Numbered,
+		Bounded: !t.waitUntil.IsZero(), Numbered: t.opts.Numbered,
 	}
 }
 

@@ -38,8 +38,8 @@ type situation struct {
 	misfit     bool // it has numbers for a permit without numbers
 
 	// Of a grant that an answer or a notice reports.
-	unsure     bool // the lease that is left is too short, or only an answer about the ticket is enough
-	unnumbered bool // it has not the numbers that the permit is to have
+	verifyFirst bool // the lease that is left is too short, or only an answer about the ticket is enough
+	unnumbered  bool // it has not the numbers that the permit is to have
 
 	// Of a failure.
 	final    bool // trying again cannot help
@@ -168,7 +168,7 @@ func nextNotified(s situation) effect {
 // nextGranted hands over a permit of whose lease enough is left.
 func nextGranted(s situation) effect {
 	switch {
-	case s.unsure:
+	case s.verifyFirst:
 		return doVerify
 	case s.unnumbered:
 		return doReturn // keys were deleted

@@ -52,12 +52,12 @@ answered asking|waiting acquire|restore * stale old : requery
 answered asking|waiting refresh|reduce * -less stale old : requery
 answered asking|waiting acquire|restore * stale -old : restore
 answered asking|waiting refresh|reduce * -less stale -old : restore
-answered asking|waiting acquire|restore held -stale -unsure -unnumbered : hold
-answered asking|waiting acquire|restore held -stale -unsure unnumbered : return
-answered asking|waiting acquire|restore held -stale unsure : verify
-answered asking|waiting refresh|reduce held -less -stale -unsure -unnumbered : hold
-answered asking|waiting refresh|reduce held -less -stale -unsure unnumbered : return
-answered asking|waiting refresh|reduce held -less -stale unsure : verify
+answered asking|waiting acquire|restore held -stale -verifyFirst -unnumbered : hold
+answered asking|waiting acquire|restore held -stale -verifyFirst unnumbered : return
+answered asking|waiting acquire|restore held -stale verifyFirst : verify
+answered asking|waiting refresh|reduce held -less -stale -verifyFirst -unnumbered : hold
+answered asking|waiting refresh|reduce held -less -stale -verifyFirst unnumbered : return
+answered asking|waiting refresh|reduce held -less -stale verifyFirst : verify
 answered asking|waiting acquire|restore waiting -stale : wait
 answered asking|waiting refresh|reduce waiting -less -stale : wait
 answered asking|waiting acquire|restore early -stale : retry
@@ -74,9 +74,9 @@ notified waiting * * -grant -of-token -of-position : nothing
 notified waiting * * grant -of-position : nothing
 notified waiting * * grant of-position other-epoch : nothing
 notified waiting * * grant of-position -other-epoch misfit : nothing
-notified waiting * * grant of-position -other-epoch -misfit unsure : verify
-notified waiting * * grant of-position -other-epoch -misfit -unsure unnumbered : verify
-notified waiting * * grant of-position -other-epoch -misfit -unsure -unnumbered : hold
+notified waiting * * grant of-position -other-epoch -misfit verifyFirst : verify
+notified waiting * * grant of-position -other-epoch -misfit -verifyFirst unnumbered : verify
+notified waiting * * grant of-position -other-epoch -misfit -verifyFirst -unnumbered : hold
 notified holding * * -grant of-token : requery
 notified holding * * -grant -of-token : nothing
 notified holding * * grant : nothing
@@ -135,7 +135,7 @@ type flag struct {
 // flagsOf are the flags that can matter for an event.
 func flagsOf(s *situation) []flag {
 	given := []flag{{"busy", &s.busy}, {"known", &s.known}, {"maybe-applied", &s.maybeApplied}}
-	grant := []flag{{"unsure", &s.unsure}, {"unnumbered", &s.unnumbered}}
+	grant := []flag{{"verifyFirst", &s.verifyFirst}, {"unnumbered", &s.unnumbered}}
 	switch s.event {
 	case answered:
 		return append(grant, flag{"ended", &s.ended}, flag{"less", &s.less}, flag{"newer", &s.newer}, flag{"stale", &s.stale}, flag{"old", &s.old},
@@ -327,7 +327,7 @@ func TestNoTransitionBreaksAPromise(t *testing.T) {
 		never(s.phase == removed && e != doNothing, "a ticket that was removed changes")
 		never(s.phase == leaving && (goesOn || grants), "a ticket that was given up comes back")
 		never(grants && !isGrant, "a grant without an answer or a true message that says so")
-		never(e == doHold && (s.unsure || s.unnumbered), "a permit without a lease or without its numbers")
+		never(e == doHold && (s.verifyFirst || s.unnumbered), "a permit without a lease or without its numbers")
 		never(e == doRenew && (s.ended || s.state == protocol.Gone || s.state == protocol.Evicted), "a lease goes on that is over")
 		never((s.event == failed || s.event == abandoned) && goesOn, "a failure is a grant")
 		evicted := s.event == answered && s.verb != protocol.ReleaseScript && s.phase == holding && s.state == protocol.Evicted

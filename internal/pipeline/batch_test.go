@@ -414,9 +414,9 @@ func queueCall(n int) protocol.Call {
 // entry is an Entry.
 type entry struct{}
 
-func (entry) PermitID() string        { return "me:1" }
-func (entry) Units() int64            { return 1 }
-func (entry) Patience() time.Duration { return 0 }
+func (entry) PermitID() string       { return "me:1" }
+func (entry) Units() int64           { return 1 }
+func (entry) MaxWait() time.Duration { return 0 }
 
 func TestPlainCallThatIsDeclinedAfterItWasWrittenOffIsNotSentInFull(t *testing.T) {
 	t.Parallel()

@@ -377,21 +377,21 @@ type ticket struct {
 	weight int64
 }
 
-func (t *ticket) PermitID() string        { return t.id }
-func (t *ticket) Units() int64            { return t.weight }
-func (t *ticket) Patience() time.Duration { return 0 }
+func (t *ticket) PermitID() string       { return t.id }
+func (t *ticket) Units() int64           { return t.weight }
+func (t *ticket) MaxWait() time.Duration { return 0 }
 
 // bearing is a ticket that does not wait for its turn of a rate for longer than it bears.
 type bearing struct {
 	ticket
-	patience time.Duration
+	maxWait time.Duration
 }
 
-func (b *bearing) Patience() time.Duration { return b.patience }
+func (b *bearing) MaxWait() time.Duration { return b.maxWait }
 
-func bear(list []*ticket, patience ...time.Duration) (all []*bearing) {
+func bear(list []*ticket, maxWait ...time.Duration) (all []*bearing) {
 	for i, t := range list {
-		all = append(all, &bearing{*t, patience[i]})
+		all = append(all, &bearing{*t, maxWait[i]})
 	}
 	return all
 }

@@ -9,7 +9,7 @@ import (
 type Entry interface {
 	PermitID() string
 	Units() int64
-	Patience() time.Duration // for how long it may wait, if AcquireParams.Bounded
+	MaxWait() time.Duration // for how long it may wait, if AcquireParams.Bounded
 }
 
 // AcquireParams are the parameters that all requests of one acquire have in common.
@@ -41,7 +41,7 @@ func Acquire[E Entry](s CallPrefix, d Declaration, p AcquireParams, entries []E,
 	}
 	if p.Bounded {
 		for _, e := range entries {
-			c.Args = append(c.Args, max(0, e.Patience().Milliseconds()))
+			c.Args = append(c.Args, max(0, e.MaxWait().Milliseconds()))
 		}
 	}
 	addIDs(&c, released)

@@ -17,11 +17,11 @@ import (
 
 // Hooks are the functions that a Hub calls, from any goroutine. None may wait.
 type Hooks struct {
-	Woken  func(name string, epoch int64, grants []protocol.Grant) // a message of grants
-	Gap    func()                                                  // messages may have been lost
-	Doubt  func()                                                  // another server may have replaced that of any name
-	Verify func(name string)                                       // the same, for one name
-	Names  func() []string                                         // the names in use, whose servers are watched
+	Woken     func(name string, epoch int64, grants []protocol.Grant) // a message of grants
+	Gap       func()                                                  // messages may have been lost
+	VerifyAll func()                                                  // another server may have replaced that of any name
+	Verify    func(name string)                                       // the same, for one name
+	Names     func() []string                                         // the names in use, whose servers are watched
 
 	Disconnected func(channel, node string, err error)
 	Reconnected  func(channel, node string, silent time.Duration)

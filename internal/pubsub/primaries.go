@@ -36,8 +36,9 @@ func (h *Hub) watch(name string) *redis.Client {
 		node:    node.Options().Addr,
 		wanted:  func() bool { return h.needs(node) },
 		handle:  func(message any) { h.handleWatch(node, message) },
+		source:  func() string { return "" },
 	}
-	h.watched[node] = s.launch()
+	h.watched[node] = s.start()
 	return node
 }
 

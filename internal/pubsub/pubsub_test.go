@@ -52,7 +52,7 @@ func newTestHub(t *testing.T, rdb redis.UniversalClient, names ...string) (*Hub,
 	return New(rdb, k, time.Hour, g, Hooks{
 		Woken:        func(name string, _ int64, _ []protocol.Grant) { c.add("woken " + name) },
 		Gap:          func() { c.add("gap") },
-		Doubt:        func() { c.add("doubt") },
+		VerifyAll:    func() { c.add("verify all") },
 		Verify:       func(name string) { c.add("verify " + name) },
 		Names:        func() []string { return names },
 		Disconnected: func(string, string, error) { c.add("disconnected") },
@@ -61,11 +61,11 @@ func newTestHub(t *testing.T, rdb redis.UniversalClient, names ...string) (*Hub,
 }
 
 // While no subscription was established, messages may have been lost, and another server may have been there for a moment.
-func TestNewSubscriptionMeansAGapAndADoubt(t *testing.T) {
+func TestNewSubscriptionMeansAGapAndAVerificationOfAllNames(t *testing.T) {
 	t.Parallel()
 	h, called := newTestHub(t, redis.NewClient(&redis.Options{}))
 	h.handleWake(&redis.Subscription{})
-	assert.Equal(t, []string{"gap", "doubt"}, called.take())
+	assert.Equal(t, []string{"gap", "verify all"}, called.take())
 	h.handleWake(&redis.Pong{})
 	h.handleWake(&redis.Message{Payload: "nonsense"})
 	assert.Empty(t, called.take())
@@ -85,7 +85,7 @@ func (n nodes) ForEachMaster(context.Context, func(context.Context, *redis.Clien
 	return nil
 }
 
-func TestNewSubscriptionToAPrimaryIsADoubtAboutItsNamesOnly(t *testing.T) {
+func TestNewSubscriptionToAPrimaryVerifiesOnlyItsNames(t *testing.T) {
 	t.Parallel()
 	one, two := redis.NewClient(&redis.Options{}), redis.NewClient(&redis.Options{})
 	h, called := newTestHub(t, nodes{one, nil}, "a", "b", "c")
@@ -185,9 +185,39 @@ func TestResubscribingLeavesTheServerOfTheSubscriptionForTheOneThatIsDialledNow(
 		return second.Client().PubSubNumSub(t.Context(), channel).Val()[channel] == 1 && !h.Blind()
 	}, time.Minute, time.Millisecond)
 	all := called.take()
-	assert.Equal(t, []string{"doubt", "disconnected"}, all[:2])
-	assert.Equal(t, []string{"reconnected", "gap", "doubt"}, all[len(all)-3:])
+	assert.Equal(t, []string{"verify all", "disconnected"}, all[:2])
+	assert.Equal(t, []string{"reconnected", "gap", "verify all"}, all[len(all)-3:])
 	require.Eventually(t, func() bool { return first.Client().PubSubNumSub(t.Context(), channel).Val()[channel] == 0 }, time.Minute, time.Millisecond)
+}
+
+// movable is a cluster in which one node has all slots.
+type movable struct {
+	nodes
+	owner *atomic.Pointer[redis.Client]
+}
+
+func (m movable) MasterForKey(context.Context, string) (*redis.Client, error) {
+	return m.owner.Load(), nil
+}
+
+// A node that was removed from its cluster lives on, without any messages: each wait took a third of a TTL, for minutes.
+func TestSubscriptionFollowsTheSlotOfItsChannel(t *testing.T) {
+	t.Parallel()
+	first, second := redistest.NewServer(t), redistest.NewServer(t)
+	m := movable{owner: new(atomic.Pointer[redis.Client])}
+	m.owner.Store(first.Client())
+	m.UniversalClient = redis.NewClient(&redis.Options{Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, m.owner.Load().Options().Addr)
+	}})
+	t.Cleanup(func() { assert.NoError(t, m.Close()) })
+	h, _ := newTestHub(t, m)
+	h.ttl = time.Second // so a second of silence is enough
+	h.Start()
+	channel := h.keyspace.WakePrefix() + "me"
+	subscribers := func(s *redistest.Server) int64 { return s.Client().PubSubNumSub(t.Context(), channel).Val()[channel] }
+	require.Eventually(t, func() bool { return subscribers(first) == 1 && !h.Blind() }, time.Minute, time.Millisecond)
+	m.owner.Store(second.Client())
+	require.Eventually(t, func() bool { return subscribers(second) == 1 && subscribers(first) == 0 && !h.Blind() }, time.Minute, time.Millisecond)
 }
 
 // From the start until the server has confirmed the subscription, it could go away unnoticed.
@@ -198,7 +228,7 @@ func TestHubIsBlindUntilItsSubscriptionIsEstablished(t *testing.T) {
 	assert.False(t, h.Blind(), "nothing is watched")
 	h.Start()
 	require.Eventually(t, func() bool { return !h.Blind() }, time.Minute, time.Millisecond)
-	assert.Equal(t, []string{"gap", "doubt"}, called.take())
+	assert.Equal(t, []string{"gap", "verify all"}, called.take())
 	key := h.keyspace.Key("a name", protocol.Owner)
 	require.NoError(t, rdb.Publish(t.Context(), h.keyspace.WakePrefix()+"me", "1:2:3 4 "+key).Err())
 	var got []string

@@ -23,6 +23,7 @@ type subscription struct {
 	node    string            // address of the cluster node that it watches; "": it receives grants
 	wanted  func() bool       // called before each connection and in silence; false: it ends
 	handle  func(message any) // called with everything that is received
+	source  func() string     // the address of the node that its messages come from; "": not known, or always the same one
 
 	mu       sync.Mutex
 	received time.Time // when anything was received last
@@ -50,17 +51,17 @@ const (
 
 var (
 	errSubscriptionSilent = errors.New("no sign of life")
-	errServerReplaced     = errors.New("another server has answered")
+	errServerReplaced     = errors.New("another server is in charge now")
 )
 
-// launch starts the subscription. It reports false if the client is closed.
-func (s *subscription) launch() bool {
+// start starts the subscription. It reports false if the client is closed.
+func (s *subscription) start() bool {
 	s.setBlind(true)
-	launched := s.hub.goroutines.Start(goroutines.Subscriptions, s.run)
-	if !launched {
+	started := s.hub.goroutines.Start(goroutines.Subscriptions, s.run)
+	if !started {
 		s.setBlind(false)
 	}
-	return launched
+	return started
 }
 
 // run ends when the subscription is no longer wanted, or when the client's goroutines end.
@@ -79,7 +80,7 @@ func (s *subscription) run() {
 		blinded := s.setBlind(!forbidden)             // a right may be missing for ever: no reason to keep verifying
 		if blinded || s.lastReceived().After(began) { // else it is the same failure as before
 			s.hub.Reload()
-			s.hub.hooks.Doubt()
+			s.hub.hooks.VerifyAll()
 			pause = firstPause
 		}
 		s.failed(err)
@@ -118,7 +119,8 @@ func (s *subscription) listen() error {
 	sub := s.server.Subscribe(ctx, s.channel)
 	defer sub.Close()
 	defer context.AfterFunc(ctx, func() { _ = sub.Close() })() // go-redis does not honour ctx while it reads
-	due := true                                                // an answer to SUBSCRIBE or to a PING is due
+	source := s.source()
+	due := true // an answer to SUBSCRIBE or to a PING is due
 	for {
 		message, err := sub.ReceiveTimeout(ctx, s.timeout(due))
 		switch {
@@ -135,6 +137,8 @@ func (s *subscription) listen() error {
 			return errSubscriptionSilent
 		case !s.wanted():
 			return nil
+		case s.movedFrom(source):
+			return errServerReplaced
 		default:
 			due = true
 			if err := sub.Ping(ctx); err != nil && ctx.Err() == nil {
@@ -142,6 +146,12 @@ func (s *subscription) listen() error {
 			}
 		}
 	}
+}
+
+// movedFrom reports whether messages come from another node by now.
+func (s *subscription) movedFrom(source string) bool {
+	now := s.source()
+	return now != "" && now != source
 }
 
 func (s *subscription) setEnd(end func()) {

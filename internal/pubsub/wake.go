@@ -8,7 +8,7 @@ func (h *Hub) Start() {
 	if h.started.CompareAndSwap(false, true) {
 		s := h.grants()
 		h.wake.Store(s)
-		h.started.Store(s.launch())
+		h.started.Store(s.start())
 	}
 }
 
@@ -21,20 +21,35 @@ func (h *Hub) Resubscribe() {
 }
 
 func (h *Hub) grants() *subscription {
+	channel := h.keyspace.WakePrefix() + h.keyspace.ClientID
 	return &subscription{
 		hub:     h,
 		server:  h.rdb,
-		channel: h.keyspace.WakePrefix() + h.keyspace.ClientID,
+		channel: channel,
 		wanted:  func() bool { return true },
 		handle:  h.handleWake,
+		source:  func() string { return h.owner(channel) },
 	}
+}
+
+// owner returns the address of the node of a cluster that has the slot of a channel. Messages reach all nodes, but not one that was removed
+// from the cluster and lives on.
+func (h *Hub) owner(channel string) string {
+	if h.cluster == nil {
+		return ""
+	}
+	node, err := h.cluster.MasterForKey(h.goroutines.Context, channel)
+	if err != nil {
+		return ""
+	}
+	return node.Options().Addr
 }
 
 func (h *Hub) handleWake(message any) {
 	switch m := message.(type) {
 	case *redis.Subscription:
-		h.hooks.Gap()   // earlier messages may have been missed
-		h.hooks.Doubt() // until now a change of the server could go unnoticed
+		h.hooks.Gap()       // earlier messages may have been missed
+		h.hooks.VerifyAll() // until now a change of the server could go unnoticed
 	case *redis.Message:
 		if name, epoch, grants, ok := h.keyspace.ParseWake(m.Payload); ok {
 			h.hooks.Woken(name, epoch, grants)
