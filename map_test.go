@@ -28,6 +28,13 @@ func mapped(t *testing.T) (dirs []string) {
 	require.True(t, found)
 	table, _, found := strings.Cut(after, "\n\n")
 	require.True(t, found)
+	dirs = directories(table)
+	dirs[slices.Index(dirs, "fairsem")] = "." // the root
+	return dirs
+}
+
+// directories returns those in the first column of a table.
+func directories(table string) (dirs []string) {
 	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]+) \\|").FindAllStringSubmatch(table, -1) {
 		parent := ""
 		for i, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
@@ -37,7 +44,6 @@ func mapped(t *testing.T) (dirs []string) {
 			dirs = append(dirs, path.Join(parent, path.Base(name[1])))
 		}
 	}
-	dirs[slices.Index(dirs, "fairsem")] = "." // the root
 	return dirs
 }
 
@@ -49,19 +55,43 @@ func imports(t *testing.T) map[string][]string {
 		if path.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go") || strings.HasPrefix(file, "testdata/") {
 			return
 		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
-		require.NoError(t, err)
-		var ours []string
-		for _, spec := range parsed.Imports {
-			imported, err := strconv.Unquote(spec.Path.Value)
-			require.NoError(t, err)
-			if rest, found := strings.CutPrefix(imported+"/", module+"/"); found {
-				ours = append(ours, path.Clean("./"+rest))
-			}
-		}
-		all[path.Dir(file)] = append(all[path.Dir(file)], ours...)
+		all[path.Dir(file)] = append(all[path.Dir(file)], importsOf(t, file)...)
 	})
 	return all
+}
+
+// importsOf returns the packages of the project that a file imports.
+func importsOf(t *testing.T, file string) (ours []string) {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+	require.NoError(t, err)
+	for _, spec := range parsed.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		require.NoError(t, err)
+		if rest, found := strings.CutPrefix(imported+"/", module+"/"); found {
+			ours = append(ours, path.Clean("./"+rest))
+		}
+	}
+	return ours
+}
+
+func TestEachPackageWhoseTestsNeedRealServersSaysWhy(t *testing.T) {
+	t.Parallel()
+	_, after, found := strings.Cut(readFile(t, "CONTRIBUTING.md"), "| tests in |")
+	require.True(t, found)
+	table, _, _ := strings.Cut(after, "\n\n")
+	table = strings.Replace(table, "`fairsem` (the root)", "`.`", 1)
+	explained := directories(table)
+	var real []string
+	eachFile(t, func(file string) {
+		if strings.HasSuffix(file, "_test.go") && !strings.HasPrefix(file, "testdata/") && slices.ContainsFunc(importsOf(t, file), func(dir string) bool {
+			return slices.Contains([]string{"internal/redistest", "internal/worldtest", "internal/pgtest"}, dir)
+		}) {
+			real = append(real, path.Dir(file))
+		}
+	})
+	slices.Sort(real)
+	assert.ElementsMatch(t, slices.Compact(real), explained)
 }
 
 func TestMapOfTheCodeHasEveryPackageAndImportsPointDown(t *testing.T) {
