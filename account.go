@@ -23,13 +23,13 @@ func (a account) explain(err error, units, limit int64) error {
 	case errors.Is(err, ErrExceedsLimit) && limit > 0 && units > limit:
 		return fmt.Errorf("%w (%d is more than the limit %d of the name)", err, units, limit)
 	case errors.Is(err, ErrExceedsLimit) && a.share == 0:
-		return fmt.Errorf("%w (the limit in force is below %d, and this call did not declare it)", err, units)
+		return fmt.Errorf("%w (the limit in force, declared elsewhere, is below %d)", err, units)
 	case a.share == 0:
 		return err
 	case errors.Is(err, ErrQueueFull):
 		return fmt.Errorf("%w (tenant %q)", err, a.tenant)
 	case errors.Is(err, ErrExceedsLimit):
-		return fmt.Errorf("%w (of the name or of tenant %q: a lower one than this call declares is in force)", err, a.tenant)
+		return fmt.Errorf("%w (of the name or of tenant %q: the limit in force is lower than the one this call declares)", err, a.tenant)
 	}
 	return err
 }

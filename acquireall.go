@@ -33,13 +33,13 @@ type Permits struct {
 // So callers of AcquireAll never wait for each other in a circle, in all processes together. A caller that holds
 // permits already is outside of that order.
 //
-// While the call waits for one request it holds the permits of those before it: their units are in use although nothing is done with
-// them, and other calls wait for them. So choose names by which the limit that the fewest calls share comes first. Each request
-// takes a round trip, one after the other.
+// While the call waits for one request it holds the permits of those before it: their units are held but idle, and other calls
+// wait for them. So choose names such that the limit shared by the fewest calls comes first. Each request takes a round trip, one
+// after the other.
 //
-// Each request has the CallOptions of its handle. MaxWait bounds the wait for its own units; ctx bounds all waits together. The lease
-// of a permit with NoRefresh runs while the call waits for later requests, and so does that of one whose server does not answer meanwhile:
-// of these less than a tenth of a TTL may be left when it returns.
+// Each request has the CallOptions of its handle. MaxWait bounds the wait for its own units; ctx bounds all waits together. While
+// the call waits for later requests, the lease of a permit with NoRefresh runs down, and so does that of a permit whose server
+// does not answer. Less than a tenth of a TTL may be left of such a lease when AcquireAll returns.
 //
 // If a request fails, the permits of all others are released in the background, and the error is that of Acquire for this request.
 // If a permit is lost while the call waits for a later one, the error is [ErrLost] at once. The error is

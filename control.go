@@ -22,9 +22,9 @@ import (
 // errors are [ErrInvalid], for a limit below 0, and those of Acquire. After an error the limit may have been
 // set all the same, or be set within the next 10 s; calling again does no harm.
 //
-// The change that began last stands. A change that began after an earlier call returned replaces the earlier one, and no late copy of
-// that undoes it. Of two changes that overlap one may be replaced at once; it returns nil all the same, as if it had
-// come first. [Inspector.Status] has the limit that stands.
+// The change that began last stands. A change that begins after another has returned replaces it, and no late copy of the earlier
+// change undoes that. If two changes overlap, one may be replaced at once; it still returns nil, as if it had come first.
+// [Inspector.Status] has the limit that stands.
 func (i *Inspector) SetLimit(ctx context.Context, limit int64) error {
 	if limit < 0 || limit > protocol.MaxUnits {
 		return i.wrap("set-limit", fmt.Errorf("%w: limit %d is not between 0 and %d", ErrInvalid, limit, int64(protocol.MaxUnits)))

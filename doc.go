@@ -29,39 +29,40 @@
 // any fencing token lower than one it has seen: see [Permit.Token]. [Permit.Context] says when the loss is reported after a
 // machine was suspended.
 //
-// With a limit above 1 no store can tell from a token alone whether its holder still is one: several are, and of two holders the one with
-// the lower token may be the one that remains. With [CallOptions].Numbered each unit has a number, and of one number there is one
-// holder at a time. So a store that keeps the highest token of each number refuses late holders whatever the limit is: see
-// [Permit.Numbers], and docs/fencing.md for it in SQL.
+// With a limit above 1, a store cannot tell from a token alone whether the caller still holds its permit: several callers hold
+// one, and the one with the lower token may be the one that remains. With [CallOptions].Numbered each unit has a number, and each
+// number has one holder at a time. So a store that keeps the highest token of each number refuses late holders whatever the limit
+// is: see [Permit.Numbers], and docs/fencing.md for it in SQL.
 //
 // A virtual machine that its host pauses may notice nothing. One that is cloned from a live snapshot shares its client id
 // with its twin, and both rely on the same permits. Create Clients after cloning.
 //
-// A server may forget its grants: all of them after a restart without persistence, the most recent part after a failover.
-// The processes that are connected restore them before the server grants anything new. A holder that is stopped or disconnected at that
-// time cannot. Until its lease ends, more units than the limit may then be in use, unless [Options.Grace] is as long as the TTL. When it
-// is back, its permit is lost if it no longer fits, or if it had all units, or a number, that may have been granted since, or if another
-// has had all units since. The same goes for data deleted from a running server. Servers that accept writes in two places at once are not
-// supported. Neither is an eviction policy that may delete the keys: use noeviction.
+// A server may forget its grants: all of them after a restart without persistence, the most recent part after a failover. The
+// processes that are connected restore them before the server grants anything new. A holder that is stopped or disconnected at
+// that time cannot. Until its lease ends, more units than the limit may then be in use, unless [Options.Grace] is as long as the
+// TTL. When the holder is back, its permit is lost in three cases: it no longer fits; it had all units, or a number, that may
+// have been granted since; or another permit has had all units since. The same goes for data deleted from a running server.
+// Servers that accept writes in two places at once are not supported. Neither is an eviction policy that may delete the keys: use
+// noeviction.
 //
-// Leases are measured by the clock of the Redis server. A step forward by more than a tenth of a TTL ends leases on which
-// holders still rely, unless they renew them first. A holder that renews in time survives a step of two thirds of its TTL, less
-// the time a renewal takes. Fencing tokens and positions come from that clock, too: after a loss of all state, and on a name that Redis
-// has forgotten because it was idle, tokens increase, and calls that waited come before new ones, only if the clock is not behind the
-// one that gave the last of them.
+// Leases are measured by the clock of the Redis server. A step forward by more than a tenth of a TTL ends leases on which holders
+// still rely, unless they renew them first. A holder that renews in time survives a step of two thirds of its TTL, less the time
+// a renewal takes. Fencing tokens and positions come from that clock, too: after a loss of all state, and on a name that Redis
+// has forgotten because it was idle, tokens increase, and calls that waited come before new ones, only if the clock is not behind
+// the clock that assigned the last token or position.
 //
 // # What is promised
 //
-// Safety. No grant makes the units in use exceed the limit, neither on the server nor, by the contexts of the permits, in all
-// processes together. A limit that is lowered revokes no permit: nothing is granted until enough units are released. Only the
-// owner of a permit can release or renew it. An operation that is delivered several times counts once.
+// Safety. No grant takes the units in use above the limit, whether they are counted on the server or, in all processes together,
+// by the permits whose contexts are live. A limit that is lowered revokes no permit: nothing is granted until enough units are
+// released. Only the owner of a permit can release or renew it. An operation that is delivered several times counts once.
 //
 // If the position of one call in the queue was confirmed before another call of the same tenant began, the first is granted
 // first, whatever their weights. The exceptions: the later call has a [CallOptions].HeadStart, which lets it overtake calls that
-// came less than that long before it; the first gives up, or is evicted; its process or Redis stands still, or nothing gets through
-// between them, for two thirds of a TTL, so that its position expires; Redis loses state, and its position is restored only after
+// came less than that long before it; the first gives up, or is evicted; its process or Redis is paused, or the two cannot reach
+// each other, for two thirds of a TTL, so that its position expires; Redis loses state, and its position is restored only after
 // the grace period; or the limit of the name or of its tenant is set below its weight while it waits. No tenant is granted
-// something while another one waits that holds less per unit of its share and could be granted what it wants.
+// anything while another tenant waits that holds less per unit of its share and whose request could be granted.
 //
 // Fencing tokens increase with every grant on a name. No two holders have the same number, and the tokens of each number
 // increase. When Acquire returns a permit, it is valid for at least another tenth of its TTL. A holder is notified of a loss
@@ -79,7 +80,7 @@
 // # How it works
 //
 // The state is in up to ten keys for each name, all in one slot of a cluster, and only atomic scripts change them. Each removes
-// expired entries first, and then grants from the head of the queue for as long as the head fits. A client renews its
-// leases every third of a TTL, and trusts one from the moment before it sent the query that Redis answered, by a monotonic clock that
-// counts suspensions of the machine. The keys, time, identities and the restoring of lost state are in docs/protocol.md.
+// expired entries first, and then grants from the head of the queue for as long as the head fits. A client renews its leases
+// every third of a TTL, and counts each lease from just before it sent the request that Redis answered, on a monotonic clock that
+// includes suspensions of the machine. The keys, time, identities and the restoring of lost state are in docs/protocol.md.
 package fairsem

@@ -42,8 +42,8 @@ type Client struct {
 
 // New creates a Client on a go-redis client, which the caller closes after this one. It does no I/O. The error is [ErrInvalid].
 //
-// A type that wraps a [redis.ClusterClient] must have its methods MasterForKey, ReloadState and ForEachMaster, too, or it is taken for one
-// server.
+// A type that wraps a [redis.ClusterClient] must also have the methods MasterForKey, ReloadState and ForEachMaster; otherwise it
+// is treated as a single server.
 func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 	if err := opts.check(rdb); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -233,14 +233,16 @@ func (c *Client) withdraw(ctx context.Context) {
 }
 
 // Close releases every permit, removes every waiter, and ends every goroutine of the Client. Waiting calls and later calls return
-// [ErrClosed]. Contexts of permits end with [ErrReleased], which is ErrClosed then, too. The go-redis client stays open.
+// [ErrClosed]. The contexts of permits end with an error that is both [ErrReleased] and ErrClosed. The go-redis client stays
+// open.
 //
-// The error is [ErrUnavailable] if Redis has not confirmed all releases within 5 s, or before their leases ended, or has refused one; the
-// remaining units are free when these end. It wraps why, where that is known by then. Releases that have failed before do not count. Close
-// then waits for up to 5 s more for all calls of go-redis to return. If one has not, because Redis is silent and the ReadTimeout of all its
-// tries is longer, or disabled, the error is ErrUnavailable, too, and names the tasks that still run; they end when go-redis returns. A
-// function given to [Weighted.OnLost] that has not returned is an error that is not ErrUnavailable. Close also waits for the observer and
-// the logger, however long they take: both receive every event before it returns. Further calls of Close do nothing and return nil.
+// The error is [ErrUnavailable] if Redis has not confirmed all releases within 5 s, or before their leases ended, or has refused
+// one; the units that were not released are free when their leases end. The error wraps the cause if it is known by then.
+// Releases that have failed before do not count. Close then waits for up to 5 s more for all calls of go-redis to return. If one
+// has not, because Redis is silent and the ReadTimeout of all its tries is longer, or disabled, the error is ErrUnavailable, too,
+// and names the tasks that still run; they end when go-redis returns. A function given to [Weighted.OnLost] that has not returned
+// is an error that is not ErrUnavailable. Close also waits for the observer and the logger, however long they take: both receive
+// every event before it returns. Further calls of Close do nothing and return nil.
 func (c *Client) Close() error {
 	if err := c.check(); err != nil {
 		return wrap("close", "", err)
@@ -304,8 +306,8 @@ func hanging(g *goroutines.Group) error {
 	case len(all) == 0:
 		return nil
 	case slices.Equal(all, []string{string(goroutines.LossReports)}):
-		return fmt.Errorf("fairsem: close: after %v a function given to OnLost has not returned", goroutines.Grace)
+		return fmt.Errorf("fairsem: close: a function given to OnLost has not returned after %v", goroutines.Grace)
 	}
-	return fmt.Errorf("%w: close: after %v these have not ended: %s (go-redis waits for its ReadTimeout in each of its tries, or without end if that is disabled)",
+	return fmt.Errorf("%w: close: still running after %v: %s (go-redis waits for its ReadTimeout in each attempt, or forever if it is disabled)",
 		ErrUnavailable, goroutines.Grace, strings.Join(all, ", "))
 }

@@ -36,14 +36,14 @@ type Status struct {
 }
 
 // ExpectedWait estimates how long a call that joins the queue now would wait: until the present waiters and the call itself are
-// granted, at the present Pace. It is not known for the first second of a queue, where none of its calls was granted yet, where no call
-// waits but no unit is free, and where the name is paused. A pause, a grace period or a step of the server's clock distorts it for a while.
-// A call that weighs more than others waits longer. It is meant for a Retry-After, or to choose where to send work. For a
-// Limiter, [*WaitError] and [Decision] are exact, or a lower bound: see [Limiter.Allow].
+// granted, at the present Pace. It is unknown during the first second of a queue, before any of its calls has been granted, when
+// no call waits but no unit is free, and while the name is paused. A pause, a grace period or a step of the server's clock
+// distorts it for a while. A call that weighs more than others waits longer. It is meant for a Retry-After, or to choose where to
+// send work. For a Limiter, [*WaitError] and [Decision] are exact, or a lower bound: see [Limiter.Allow].
 //
-// Where tenants share the name, this is the queue of all of them at the pace of all of them. It says nothing about one tenant: one that
-// holds little may be next, and one that holds much may wait for longer. So it is not known where the Status is from a handle whose
-// CallOptions have a Tenant, a Share or a TenantLimit.
+// Where tenants share the name, this is the queue of all of them at the pace of all of them. It says nothing about one tenant:
+// one that holds little may be next, and one that holds much may wait for longer. So it is unknown in a Status that was read with
+// a handle whose CallOptions have a Tenant, a Share or a TenantLimit.
 func (s Status) ExpectedWait() (wait time.Duration, known bool) {
 	switch {
 	case s.ofTenant:

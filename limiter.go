@@ -25,10 +25,10 @@ type Decision struct {
 }
 
 // Limiter returns a handle on the rate limit of that name: at most limit units in any window of length per, which is rounded up
-// to milliseconds and may be up to 31 days. Names and limits are as for [Client.Semaphore]; a window is declared together
-// with its limit. A grant counts for the window that was in force when it was granted: a longer one that is declared later may
-// once have too many units, and in a shorter one old grants still count for as long as before. Calls fail while the name is in use
-// by a semaphore, and for as long after that as [Client.List] yields it.
+// to milliseconds and may be up to 31 days. Names and limits are as for [Client.Semaphore]; a window is declared together with
+// its limit. A grant counts for the window that was in force when it was granted: if a longer window is declared later, it may
+// contain too many units once; if a shorter one is, old grants still count for as long as before. Calls fail while a semaphore
+// uses the name, and afterwards for as long as [Client.List] yields it.
 //
 // State that Redis loses is not restored: after a loss, a window longer than [Options.Grace] may once have up to limit units too
 // many. The error is [ErrInvalid].
@@ -71,21 +71,21 @@ func newLimiter(s *Semaphore) *Limiter { return &Limiter{s.Inspector, s} }
 // a HeadStart it has to join first, because its turn is not known before. The turn is as exact as the RetryAfter of [Limiter.Allow]. During
 // a grace period Wait first waits for its end. For a paused name it assumes that the pause ends in a TTL.
 //
-// The other errors are those of Acquire. After an error no unit counts: units that Redis may have granted meanwhile are released, if Redis
-// answers again within a TTL plus the window, of which at most a minute counts.
+// The other errors are those of Acquire. After an error no unit counts: units that Redis may have granted meanwhile are released,
+// if Redis answers again within a TTL plus the window, or a TTL plus one minute if the window is longer.
 func (l *Limiter) Wait(ctx context.Context, n int64) error {
 	_, err := l.acquire(ctx, "wait", n, inQueue)
 	return err
 }
 
 // Allow asks for n units and takes them if they are free and no other call waits for some. Calls of other tenants count as in
-// [Semaphore.TryAcquire]. A refusal is not an error and counts for nothing. Like TryAcquire it waits for the answer of Redis, also
-// for the end of [Options.Grace]. With more than 150 waiters or holders, some of which weigh more than 1, RetryAfter is a lower
-// bound: the call can be refused again then, with a new RetryAfter. So it is where tenants share the name: it counts the waiters of
-// the tenant, but no other tenant that may come first, nor the units that stay free before a waiter that weighs more. It is too long only
-// if a waiter leaves or expires meanwhile, or if grants of an earlier, longer window have not expired yet and calls wait or a grant of the
-// last window was evicted.
-// The errors are those of TryAcquire, but [ErrNotAcquired] only where CallOptions.MaxWait passed before Redis could say yes or no.
+// [Semaphore.TryAcquire]. A refusal is not an error and counts for nothing. Like TryAcquire it waits for the answer of Redis,
+// also for the end of [Options.Grace]. With more than 150 waiters or holders, some of which weigh more than 1, RetryAfter is a
+// lower bound: the call can be refused again then, with a new RetryAfter. It is also a lower bound where tenants share the name:
+// it counts the tenant's own waiters, but neither other tenants that may come first nor units that stay free ahead of a heavier
+// waiter. It is too long only if a waiter leaves or expires meanwhile, or if grants of an earlier, longer window have not expired
+// yet and calls wait or a grant of the last window was evicted. The errors are those of TryAcquire, but [ErrNotAcquired] only
+// where CallOptions.MaxWait passed before Redis could say yes or no.
 func (l *Limiter) Allow(ctx context.Context, n int64) (Decision, error) {
 	t, err := l.acquire(ctx, "allow", n, atOnce)
 	switch {

@@ -71,9 +71,9 @@ const allUnits = 1_000_000_000
 //
 // Readers and writers wait in one queue, first come, first served. A waiting writer blocks the readers that come after it, and
 // readers that are next to each other in the queue are granted together, so neither kind starves the other. Where tenants share
-// the lock, that holds for the readers of the writer's tenant; those of other tenants can pass the writer until it is next. A holder
-// that asks again can wait for itself. That holds for readers, too, when a writer has come in between. A reader cannot become a
-// writer without releasing first.
+// the lock, this applies only to readers of the writer's own tenant; readers of other tenants can pass the writer until it is
+// next. A holder that locks again can wait for itself; so can a reader, if a writer has queued in between. A reader cannot become
+// a writer without releasing first.
 //
 // Tokens increase with every grant of either kind, and a writer is alone. So its token is larger than those of all earlier
 // holders and smaller than those of all later ones. A store that is to be safe from holders that were paused keeps the

@@ -19,12 +19,13 @@ import (
 	"github.com/fairsem/fairsem/internal/scan"
 )
 
-// List yields the names that are in use, or were lately, and the names whose limit was set by hand. A name is there for up to 40 s after
-// its last use, or if that is longer, 20 s after the longest TTL or window of its calls or a grace period; where the server's clock was stepped
-// back meanwhile, until it has caught up. It yields each name once, in no particular order, as soon as it is found. It scans all keys of the server, or of
-// every primary of a cluster, and takes at most a tenth of a server's time. With millions of keys, of any program, a scan takes minutes; to stop early, break out of the loop or end ctx. An error comes last, with an
-// empty name: those of [Client.Ping], and [ErrUnavailable], too, if Redis has not answered for a TTL. In a cluster the names of the
-// primaries that answer come before the [ErrUnavailable] of one that does not.
+// List yields the names that are in use, or were lately, and the names whose limit was set by hand. A name is listed for up to 40
+// s after its last use. If that is longer, it is listed until 20 s after the longest TTL or window of its calls, or after a grace
+// period. If the server's clock was stepped back meanwhile, it is listed until the clock has caught up. It yields each name once,
+// in no particular order, as soon as it is found. It scans all keys of the server, or of every primary of a cluster, and takes at
+// most a tenth of a server's time. With millions of keys, of any program, a scan takes minutes; to stop early, break out of the
+// loop or end ctx. An error comes last, with an empty name: those of [Client.Ping], and [ErrUnavailable], too, if Redis has not
+// answered for a TTL. In a cluster the names of the primaries that answer come before the [ErrUnavailable] of one that does not.
 func (c *Client) List(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		seen := make(map[string]bool)

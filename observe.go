@@ -20,12 +20,11 @@ type Observer func(Event)
 // [GrantedEvent], [AllowedEvent], [NotAcquiredEvent], [ReleasedEvent], [LostEvent], [CallFailedEvent], [DisconnectedEvent],
 // [ReconnectedEvent] and [UnreturnedEvent]. Later versions may have more of them, and more fields.
 //
-// Each call that asks a semaphore or a lock for a permit before Close, with arguments that are in order
-// and a context that has not ended, ends with exactly one GrantedEvent or NotAcquiredEvent, as its result says. A weight above the
-// TenantLimit of the same call is not in order.
-// Each GrantedEvent is followed by exactly one ReleasedEvent or LostEvent with the same ID, at Close at the latest:
-// LostEvent if Release reports the loss, or would. A call of a [Limiter], which gives no permits, ends with
-// one AllowedEvent or NotAcquiredEvent. Events with one ID come in the order in which they happened.
+// Each call that asks a semaphore or a lock for a permit before Close, with valid arguments and a context that has not ended,
+// ends with exactly one GrantedEvent or NotAcquiredEvent, as its result says. A weight above the TenantLimit of the same call is
+// not valid. Each GrantedEvent is followed by exactly one ReleasedEvent or LostEvent with the same ID, at Close at the latest:
+// LostEvent if Release reports the loss, or would. A call of a [Limiter], which gives no permits, ends with one AllowedEvent or
+// NotAcquiredEvent. Events with one ID come in the order in which they happened.
 //
 // [Options.Logger] gets the same, as records with the time and the context of the event. The
 // attributes are the fields, in lower case, and error for Err.
@@ -66,9 +65,9 @@ const (
 	GrantedByRefresh GrantedBy = "refresh" // by a renewal or another query: no message arrived
 )
 
-// WaitStartedEvent is sent when a call joins the queue. A call that is granted or refused at once never does. The number of
-// waiters now is that of WaitStartedEvents less the GrantedEvents, AllowedEvents, NotAcquiredEvents and PositionLostEvents
-// whose Queued is set.
+// WaitStartedEvent is sent when a call joins the queue. A call that is granted or refused at once never joins it. The number of
+// waiters now is that of WaitStartedEvents less the GrantedEvents, AllowedEvents, NotAcquiredEvents and PositionLostEvents whose
+// Queued is set.
 type WaitStartedEvent struct {
 	At      time.Time
 	Context context.Context // has the values of the context given to Acquire, not its cancellation
@@ -147,7 +146,7 @@ type ReleasedEvent struct {
 	Err     error         // nil: Redis has confirmed it; else the units are free when the lease expires
 }
 
-// LostEvent is sent when a permit has ended that its holder did not release, or released too late.
+// LostEvent is sent when a permit ended before its holder released it.
 type LostEvent struct {
 	At      time.Time
 	Context context.Context

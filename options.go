@@ -55,18 +55,19 @@ type Options struct {
 	// Grace is how long a server that may have lost state, by a restart or a failover, grants nothing new, so that clients
 	// can restore their permits and positions. If zero it is 1 s, or the TTL where that is shorter; at most the TTL.
 	//
-	// One second is enough for a holder that sees its connection to that server break. It takes 5 s where a replica takes over
-	// in a cluster, because go-redis may search for the new primary for that long. A holder that does not see the break, because it
-	// is stopped or disconnected, or because the server hangs instead of dying, notices at its next renewal, within half a
-	// TTL, or when its lease ends. With a grace period of a whole TTL no units are granted beside it, unless it has a longer
-	// CallOptions.TTL.
+	// One second is enough for a holder that sees its connection to that server break. It takes 5 s where a replica takes over in
+	// a cluster, because go-redis may search for the new primary for that long. A holder that does not see the break, because it
+	// is stopped or disconnected, or because the server hangs instead of dying, notices at its next renewal, within half a TTL,
+	// or when its lease ends. With a grace period of a whole TTL, nothing is granted while such a holder still relies on its
+	// permit, unless it has a longer CallOptions.TTL.
 	//
 	// With more than 5000 names that are in use at once on a server, choose a second more for each 5000: restoring them takes that long.
 	//
-	// A server that was just started counts as one that lost state, so the first calls after its start wait for up to a second more
-	// than Grace, in a cluster three. That holds for TryAcquire, too, and such calls count for MaxQueue. It also holds, for
-	// a name that it does not have, for a server that took over from another, until this client has known it for that long.
-	// All processes should have the same Grace, the command included, which has --grace: the first write after a loss determines it.
+	// A server that was just started counts as one that lost state, so the first calls after its start wait for up to a second
+	// more than Grace, in a cluster three. This includes TryAcquire, and such calls count towards MaxQueue. A server that took
+	// over from another is treated the same way for names that it does not have, until this client has known it for that long.
+	// All processes should have the same Grace, the command included, which has --grace: the first write after a loss determines
+	// it.
 	Grace time.Duration
 }
 
@@ -76,9 +77,9 @@ func (o Options) check(rdb redis.UniversalClient) error {
 	}
 	switch rdb.(type) {
 	case *redis.Ring:
-		return errors.New("a redis.Ring moves names to other servers when one fails, and limits with them")
+		return errors.New("a redis.Ring moves names, and their limits with them, to other servers when one fails")
 	case *redis.AutoPipeliner:
-		return errors.New("a redis.AutoPipeliner hides whether its client is that of a cluster: pass that client, fairsem makes pipelines of its own")
+		return errors.New("a redis.AutoPipeliner hides whether it wraps a cluster client: pass that client instead; fairsem makes its own pipelines")
 	}
 	if err := protocol.CheckPrefix(o.Prefix); err != nil {
 		return err
@@ -127,13 +128,14 @@ func (o Options) withDefaults() Options {
 
 // CallOptions change how a call behaves. The zero value changes nothing. With a number or a duration below 0, calls return [ErrInvalid].
 type CallOptions struct {
-	// HeadStart adds the call to the queue as if it had come this much earlier, by 366 days at most. It is a priority that starves no
-	// other call: a call that has waited longer than that is granted first all the same. A call that does not wait has none.
+	// HeadStart adds the call to the queue as if it had come this much earlier, by 366 days at most. It is a priority that
+	// starves no other call: a call that has waited longer than that is granted first all the same. It has no effect on a call
+	// that does not wait.
 	HeadStart time.Duration
 
-	// MaxQueue, if above 0, bounds the queue: if that many calls wait already, Acquire returns ErrQueueFull. Where tenants share the
-	// name, only waiters of the same tenant count. After a loss of state, positions are restored even beyond MaxQueue, and what an
-	// old file of Redis has of calls that no longer wait counts for up to a TTL.
+	// MaxQueue, if above 0, bounds the queue: if that many calls wait already, Acquire returns ErrQueueFull. Where tenants share
+	// the name, only waiters of the same tenant count. After a loss of state, positions are restored even beyond MaxQueue, and if
+	// Redis starts from an old file, calls in it that no longer wait count for up to a TTL.
 	MaxQueue int64
 
 	// MaxWait, if above 0, is how long a call waits before it returns ErrNotAcquired. The context of the call can then be that
@@ -143,19 +145,19 @@ type CallOptions struct {
 	// TTL replaces Options.TTL, unless it is zero.
 	TTL time.Duration
 
-	// NoRefresh leaves the permit without renewals, so that it ends when nine tenths of TTL are over. Redis grants the units again
-	// after a TTL. Without renewals no query is sent about the permit either, unless a connection breaks or
-	// cannot be made, or another server answers.
+	// NoRefresh turns off renewals: the permit ends after nine tenths of its TTL. Redis grants the units again after a TTL.
+	// Without renewals no query is sent about the permit either, unless a connection breaks or cannot be made, or another server
+	// answers.
 	NoRefresh bool
 
-	// Tenant is the customer, queue or user that the units are charged to. Tenants share the limit fairly, however many calls
-	// of each wait: of those that wait, the next grant goes to the one that holds the fewest units per Share, and of its calls to
-	// the first. A tenant can have all units that no other tenant wants, and nothing is taken from a holder. The empty Tenant
-	// is one like any other. At most 128 bytes, any bytes.
+	// Tenant is the customer, queue or user that the units are charged to. Tenants share the limit fairly, however many calls of
+	// each wait: of the tenants that wait, the one that holds the fewest units per Share is granted next, and among its calls the
+	// first. A tenant can have all units that no other tenant wants, and nothing is taken from a holder. The empty Tenant is one
+	// like any other. At most 128 bytes, any bytes.
 	Tenant string
 
-	// Share is the weight of the Tenant beside others: with shares of 2 and 1, the one gets twice the units of the other while both
-	// have calls that wait. 1 if 0; at most 1,000,000.
+	// Share is the weight of the Tenant beside others: a tenant with a share of 2 gets twice the units of one with a share of 1
+	// while both have waiting calls. 1 if 0; at most 1,000,000.
 	Share int64
 
 	// TenantLimit, if above 0, is the most units that the Tenant may hold at once. While it holds them its calls wait, and hold up no

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Permit is a number of units of a semaphore, held for as long as its context lives. Its methods may be called from any goroutine. A call
-// that fails returns nil, which has no units: its methods panic, except Release.
+// Permit is a number of units of a semaphore, held for as long as its context lives. Its methods may be called from any
+// goroutine. A failed call returns a nil *Permit, which has no units; all its methods except Release panic.
 type Permit struct {
 	_      [0]func() // a Permit is known by its pointer: two of them are not to be compared
 	ticket *ticket
@@ -44,10 +44,10 @@ func (p *Permit) Number() int64 {
 	return -1
 }
 
-// Numbers are the numbers of the permit's units, in ascending order, if it was acquired with CallOptions.Numbered. They say which of
-// the limit's units these are: which of four test databases, licences or ports. They are the lowest that no other holder of the name
-// has, so at the grant each is at least 0 and below the limit. A number keeps until the permit ends; a limit that shrinks takes
-// none away, and new grants stay below it.
+// Numbers are the numbers of the permit's units, in ascending order, if it was acquired with CallOptions.Numbered. They say which
+// of the limit's units these are: which of four test databases, licences or ports. They are the lowest that no other holder of
+// the name has, so at the grant each is at least 0 and below the limit. A permit keeps its numbers until it ends. Lowering the
+// limit takes none away; new grants get numbers below the new limit.
 //
 // No two holders of a name have the same number at the same time, by the contexts of their permits, too. [Inspector.Evict] is the
 // exception: the number is free immediately, and the context of the evicted permit ends right after. The tokens of the permits that
@@ -76,12 +76,12 @@ func (p *Permit) Waited() time.Duration { return p.mustExist().hold.waited }
 
 // Wanted returns a channel that is closed when a call waits in the queue for units of the same name. It is for holders that could
 // release early, such as an idle connection. The call may be one of this process, and may need more units than this permit has.
-// It may also wait only for its own tenant, which holds its TenantLimit: then the units that are released do not help it.
-// Every holder of the name that asked is notified, not only as many as have the units that the call needs.
+// It may also wait only for its own tenant, which holds its TenantLimit: then the units that are released do not help it. Every
+// holder that has called Wanted is notified, not just enough of them to free the units that the call needs.
 //
-// Redis says it with each renewal, so the channel is closed at most a third of a TTL after the call began to wait, or earlier
-// with the answer to another call of this Client on that name. That costs no command and no message. Answers from before
-// the first call of Wanted do not count. The channel stays closed, even if no call waits any more.
+// The reply to each renewal carries this information, so the channel is closed at most a third of a TTL after the call began to
+// wait, or earlier with the answer to another call of this Client on that name. That costs no command and no message. Answers
+// from before the first call of Wanted do not count. The channel stays closed, even if no call waits any more.
 //
 // The end of the permit does not close it: wait for [Permit.Context] as well. After that end an open channel stays open. A permit
 // with CallOptions.NoRefresh is not renewed, so only the answers to other calls close its channel.
@@ -94,11 +94,11 @@ func (p *Permit) Wanted() <-chan struct{} {
 // times, also concurrently; once the outcome is known, all calls report the same. Without a permit, because Acquire returned an error, it
 // returns [ErrInvalid].
 //
-// It returns nil once Redis has confirmed the release, and [ErrLost] if the permit was lost before, which is also [ErrEvicted] if it was
-// evicted. Release is usually deferred, so a done ctx does not keep it from trying, and it waits for at most a second, whatever ctx
-// allows. Without an answer by then the error is [ErrUnavailable], and wraps that of ctx if it is done. The attempt continues in the
-// background, for up to a TTL, and the units are free one TTL after the last renewal at the latest. An error that no retry heals, such as
-// that of a go-redis client that was closed first, ends it at once.
+// It returns nil once Redis has confirmed the release, and [ErrLost] if the permit was lost before, which is also [ErrEvicted] if
+// it was evicted. Release is usually deferred, so a done ctx does not keep it from trying, and it waits for at most a second,
+// whatever ctx allows. Without an answer by then the error is [ErrUnavailable], and wraps that of ctx if it is done. The attempt
+// continues in the background, for up to a TTL, and the units are free one TTL after the last renewal at the latest. An error
+// that a retry cannot fix, such as that of a go-redis client that was closed first, ends the attempt at once.
 func (p *Permit) Release(ctx context.Context) error {
 	if p == nil || p.ticket == nil {
 		return fmt.Errorf("%w: release: there is no permit: check the error of the call that should have returned one", ErrInvalid)

@@ -433,7 +433,7 @@ func TestGoroutineThatDoesNotEndIsNamed(t *testing.T) {
 		c.goroutines.Close()
 		err := hanging(c.goroutines)
 		require.ErrorIs(t, err, ErrUnavailable)
-		assert.ErrorContains(t, err, "after 5s these have not ended: script calls (go-redis")
+		assert.ErrorContains(t, err, "still running after 5s: script calls (go-redis")
 	})
 }
 

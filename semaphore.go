@@ -24,11 +24,11 @@ func (s *Semaphore) options() *CallOptions { return cmp.Or(s.opts, &noOptions) }
 // Semaphore returns a handle on the semaphore of that name, of which at most limit units are in use at once: 1 to 2^53-1. It does no
 // I/O, and thousands of handles are fine. The name may be any 1 to 512 bytes, and must not start with "}".
 //
-// The limit belongs to the semaphore: the declaration that this client makes with its first operation replaces those
-// that other clients made before, and stays until a later client declares another limit, or Redis forgets the idle name: see
-// [Client.List]. A client that returns to a limit it has declared before declares nothing. It remembers 16,384 limits of names or
-// more; after that, a new limit may be treated as one that it has declared before. A lower limit revokes no permit; no new permit
-// is granted until enough units are released.
+// The limit belongs to the semaphore: the declaration that this client makes with its first operation replaces those that other
+// clients made before, and stays until a later client declares another limit, or Redis forgets the idle name: see [Client.List].
+// A client that returns to a limit it has declared before does not declare it again. It remembers at least 16,384 limits; beyond
+// that, it may treat a new limit as one it has declared before. A lower limit revokes no permit; no new permit is granted until
+// enough units are released.
 //
 // The error is [ErrInvalid].
 func (c *Client) Semaphore(name string, limit int64) (*Semaphore, error) {
@@ -58,17 +58,17 @@ func (s *Semaphore) With(o CallOptions) *Semaphore {
 	return &Semaphore{s.of(o.account()), &o}
 }
 
-// Acquire waits until n units, at least 1, are free and all earlier calls of the same tenant have been granted, and returns the permit
-// for them. The order is first come, first served, whatever the weights: a large request at the head of the queue blocks the small ones
-// behind it. All calls are of one tenant unless CallOptions.Tenant names others; which tenant is next is said there. The caller must
-// release the permit.
+// Acquire waits until n units, at least 1, are free and all earlier calls of the same tenant have been granted, and returns the
+// permit for them. The order is first come, first served, whatever the weights: a large request at the head of the queue blocks
+// the small ones behind it. All calls belong to one tenant unless CallOptions.Tenant names others; that field describes which
+// tenant is next. The caller must release the permit.
 //
-// With a done ctx it fails at once and sends nothing. If ctx ends while the call waits, Acquire returns within 50 ms, with an error
-// that wraps ctx.Err() and [context.Cause]. The error is also [ErrUnavailable] if Redis has never answered the call, or if its last query
-// has been unanswered for 100 ms or for half the time since the call began, whichever is shorter. The position in the queue, or a
-// permit that was granted meanwhile, is released in the background. If the process or Redis stood still, or nothing got through between
-// them, for so long that its position expired, which takes two thirds of a TTL, the call joins the end of the queue. So it does if the
-// limit was below n when its turn came, and no longer is when the process is notified.
+// With a done ctx it fails at once and sends nothing. If ctx ends while the call waits, Acquire returns within 50 ms, with an
+// error that wraps ctx.Err() and [context.Cause]. The error is also [ErrUnavailable] if Redis has never answered the call, or if
+// its last query has been unanswered for 100 ms or for half the time since the call began, whichever is shorter. The position in
+// the queue, or a permit that was granted meanwhile, is released in the background. The position expires if, for two thirds of a
+// TTL, the process or Redis is paused or the two cannot reach each other. The call then rejoins at the end of the queue. It does
+// the same if the limit was below n when its turn came but no longer is when the process is notified.
 //
 // Other errors are [ErrNotAcquired] after CallOptions.MaxWait, [ErrExceedsLimit], [ErrQueueFull], [ErrEvicted],
 // [ErrInvalid], [ErrClosed], [ErrUnavailable], or an error of Redis that a retry cannot heal, such as a missing right. After any
@@ -78,8 +78,8 @@ func (s *Semaphore) Acquire(ctx context.Context, n int64) (*Permit, error) {
 }
 
 // TryAcquire is Acquire without waiting in the queue: if n units are not free, or if other calls wait, it returns
-// [ErrNotAcquired]. Where tenants share the name, calls of other tenants count only if one of them is next, and it returns
-// ErrNotAcquired, too, if the tenant would hold more than its TenantLimit. It waits for the answer of Redis, for as long as ctx
+// [ErrNotAcquired]. Where tenants share the name, waiting calls of other tenants matter only if one of those tenants is next. It
+// also returns ErrNotAcquired if the tenant would exceed its TenantLimit. It waits for the answer of Redis, for as long as ctx
 // allows.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int64) (*Permit, error) {
 	return s.acquire(ctx, "try-acquire", n, atOnce)

@@ -104,8 +104,8 @@ func (c *Client) Weighted(name string, n int64) (*Weighted, error) {
 	return &Weighted{Inspector: s.Inspector, sem: s, held: make(heldPermits)}, nil
 }
 
-// With returns a handle on the same semaphore whose calls have these options. It holds nothing: units that it acquires it releases, and
-// not w. So a tenant has a Weighted of its own.
+// With returns a handle on the same semaphore whose calls have these options. The new handle holds nothing. Units acquired with
+// it must be released with it, not with w. So each tenant needs its own Weighted.
 func (w *Weighted) With(o CallOptions) *Weighted {
 	if w == nil || w.sem == nil {
 		return new(Weighted)
@@ -122,11 +122,12 @@ func (w *Weighted) With(o CallOptions) *Weighted {
 // Other errors, which x/sync does not have, are [ErrEvicted], [ErrClosed], [ErrUnavailable], [ErrInvalid] for a nil ctx or for options that
 // cannot work, [ErrQueueFull], or an error of Redis that a retry cannot heal.
 //
-// A call for more than the limit waits for the end of ctx and blocks no other call, because it is not in the queue. But a limit can
-// grow, so it asks again every third of a TTL, or of 10 s if that is shorter, and joins the end of the queue once it can be
-// granted. The same happens to a waiter that becomes too large for a limit that was lowered, and to a call for more than the limit of
-// its tenant. A call for more than the TenantLimit of its own handle, see [Weighted.With], asks nothing and always waits for the end
-// of ctx: for that limit to grow it takes another handle. CallOptions.MaxWait bounds all these waits, with [ErrNotAcquired].
+// A call for more than the limit waits for the end of ctx and blocks no other call, because it is not in the queue. But a limit
+// can grow, so it asks again every third of a TTL, or of 10 s if that is shorter, and joins the end of the queue once it can be
+// granted. The same happens to a waiter that becomes too large for a limit that was lowered, and to a call for more than the
+// limit of its tenant. A call for more than the TenantLimit of its own handle, see [Weighted.With], asks nothing and always waits
+// for the end of ctx: only another handle can have a higher one. CallOptions.MaxWait bounds all these waits, with
+// [ErrNotAcquired].
 func (w *Weighted) Acquire(ctx context.Context, n int64) error {
 	mustNotBeNegative(n)
 	switch {

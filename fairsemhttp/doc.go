@@ -33,11 +33,11 @@
 //	503  Redis does not answer, and OnUnavailable is Refuse
 //	500  a mistake of the program, such as an invalid name: see [Options.OnRefused] for the error
 //
-// A weight that exceeds the limit is refused without Retry-After. No part of the response is made of the request or of the name
-// of a limit. With a Limiter, the responses to requests that it let through, and those with status 429, have the field RateLimit-Policy
-// of draft-ietf-httpapi-ratelimit-headers-11: the limit that this process declares, which is not the one in force where another
-// process or an operator has set another. They also have the field RateLimit, with the remaining units of the limit in force, except a 429
-// whose turn is not known or never comes; in a pause no unit remains.
+// A weight that exceeds the limit is refused without Retry-After. The response contains no part of the request and no name of a
+// limit. With a Limiter, the responses to requests that it let through, and those with status 429, have the field
+// RateLimit-Policy of draft-ietf-httpapi-ratelimit-headers-11: the limit that this process declares, which is not the one in
+// force where another process or an operator has set another. They also have the field RateLimit, with the remaining units of the
+// limit in force, except a 429 whose turn is not known or never comes; in a pause no unit remains.
 //
 // A [Transport] returns the error of fairsem and has sent nothing. It passes on the server's answers, its own 429 and 503 included.
 //

@@ -39,10 +39,11 @@ func (o DBOptions) maxIdle() int { return max(0, cmp.Or(o.MaxIdle, o.MaxOpen)) }
 // least a second. So every process has its part of the limit soon, however many idle connections the others keep. A call of this process
 // that waits for the dial of its own connection is given the unit of an idle one, too.
 //
-// Another process is another [fairsem.Client] here, or another pool of the same. Where more of them wait than there are units, connections
-// go round: while others wait, a connection that was idle for a third of a TTL is closed, and where there is less than one for each process
-// any that is as old. That goes on in an outage of Redis or a pause that begins meanwhile, also with [KeepOpen], and nothing is opened again
-// before it ends. Once a DB knows of a pause it closes nothing for others. The pool of fairsempgx keeps its connections in both.
+// Another process is another [fairsem.Client] here, or another pool of the same. Where more of them wait than there are units,
+// connections go round: while others wait, a connection that was idle for a third of a TTL is closed, and where there is less
+// than one connection per process, so is any connection that is that old. That goes on in an outage of Redis or a pause that
+// begins meanwhile, also with [KeepOpen], and nothing is opened again before it ends. Once a DB knows of a pause it closes
+// nothing for others. The pool of fairsempgx keeps its connections in both.
 //
 // A driver may dial once more to cancel a query, as those for PostgreSQL do. Such a dial takes no unit, since the query may hold the one
 // that it would wait for. So while queries are canceled there may be more connections than the limit, for a moment. The context tells

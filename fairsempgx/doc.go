@@ -17,11 +17,12 @@
 // context ends before, the error has the use of the limit: 17 of 17 connections of "orders-db" are in use. A pool requests one permit
 // at a time, so pools take turns in the queue of the semaphore.
 //
-// A pool that others wait for closes connections: first those that are idle, then those that are released, until it has its
-// fair part. Idle ones that it did not need since the last check go in any case, down to MinConns. The parts are those of max-min
-// fairness between processes: no process has more than another that waits, but for one connection where the limit cannot be divided.
-// When all have their parts, nothing is closed. A process that waits is noticed within a third of a TTL, and has its part
-// within two TTLs, if no query or transaction takes longer. With fewer units than processes that wait, connections go round.
+// A pool that others wait for closes connections: first those that are idle, then those that are released, until it has its fair
+// part. Idle ones that it did not need since the last check go in any case, down to MinConns. The parts are those of max-min
+// fairness between processes: no process has more than another that waits, except for one connection where the limit cannot be
+// divided evenly. When all have their parts, nothing is closed. A process that waits is noticed within a third of a TTL, and has
+// its part within two TTLs, if no query or transaction takes longer. With fewer units than processes that wait, connections go
+// round.
 //
 // A process can keep more than its part: its MinConns, connections in long transactions, or permits that it acquired without a pool.
 // Its connections are then left out, after two thirds of a TTL without a release, and the others share the rest: each has its part of that

@@ -22,9 +22,9 @@
 //
 // # What the gauges count
 //
-// fairsem_client_permits_in_use counts the units of a permit from its grant to its release or loss, as the program sees them. The units
-// of a Weighted count until the last unit of its Acquire is released. fairsem_client_disconnected counts Clients; one that is
-// closed while it is disconnected stays in it.
+// fairsem_client_permits_in_use counts the units of a permit from its grant to its release or loss, as the program sees them. The
+// units of a Weighted count until the last unit of its Acquire is released. fairsem_client_disconnected counts Clients; a Client
+// that is closed while disconnected remains counted.
 //
 // # Cost
 //

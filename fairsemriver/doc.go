@@ -38,10 +38,10 @@
 // and up to a quarter more, so that not all come back at once. A weight that exceeds the limit, and a mistake of the program such as
 // an error of LimitOf, fail the job: that is one of its attempts.
 //
-// A job that is cancelled leaves the queue of the limit at once, and so does every job of a client that is stopped with StopAndCancel,
-// which makes it available again; its attempt does not count. Stop waits for jobs that have begun, and for River these have: they wait on
-// for up to MaxWait, and are then worked on or rescheduled. So Stop takes up to MaxWait longer. Where that is too long, set
-// SoftStopTimeout, after which River acts as in StopAndCancel.
+// A job that is cancelled leaves the queue of the limit at once, and so does every job of a client that is stopped with
+// StopAndCancel, which makes it available again; its attempt does not count. Stop waits for jobs that have begun, and River
+// counts waiting jobs as begun: they wait for up to MaxWait more, and are then worked on or rescheduled. So Stop takes up to
+// MaxWait longer. Where that is too long, set SoftStopTimeout, after which River acts as in StopAndCancel.
 //
 // # How to choose MaxWait and the number of workers
 //

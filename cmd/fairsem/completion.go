@@ -22,7 +22,7 @@ most two seconds, and for names in a tenth of its time. It offers what it has fo
 then; without a server it is silent. Those with characters that are special to a shell
 are left out.
 
-The scripts run nothing that stands on the line, and a variable there has its value only
+The scripts never execute anything on the command line; variables on it are expanded only
 in bash. A command whose path has a blank or a character that is special to a shell is
 not completed. PowerShell has none: the usual one evaluates the line.
 

@@ -20,9 +20,9 @@ func newLimit() *cobra.Command {
 		Use:   "limit NAME RATE [flags] [-- CMD [ARG...]]",
 		Short: "Start a command at a limited rate",
 		Long: `Waits in the queue of the rate limit NAME until RATE allows one more unit, and then
-becomes CMD. RATE is units and a window: 100/1m, 20/90s, or 5/s, where a unit of time
-alone is one of it. At most that many units are granted in any window of that length,
-to all processes on all machines together, first come, first served. Without CMD it
+becomes CMD. RATE is units and a window: 100/1m, 20/90s, or 5/s, where s alone means 1s. At
+most that many units are granted in any window of that length, to all processes on all
+machines together, first come, first served. Without CMD it
 only waits, for use in a loop.
 
 A grant counts until its window is over and is never released. So no permit is held
@@ -32,8 +32,8 @@ terminal and all signals from then on. CMD is executed without a shell, with sta
 input and output untouched, except that those that are closed are /dev/null. Its
 environment is that of fairsem without REDIS_URL, which may contain a password and is
 passed on with --pass-redis-url, without FAIRSEM_SERVE_TOKEN, and with FAIRSEM_TENANT,
-which is that of --tenant. HUP and INT stay ignored if fairsem was started so, as by
-nohup; CMD may get other signals that were ignored or blocked.
+which is that of --tenant. If fairsem was started with HUP or INT ignored, as by nohup,
+they stay ignored; CMD may get other signals that were ignored or blocked.
 
 With --no-wait, or if the units would be granted only after --wait, it fails at once
 and reports how long the wait would be; with --head-start it waits to the end of --wait.

@@ -36,8 +36,8 @@ the number of waiters, how long the first of them has waited (with its head star
 many permits expired before they were released, and whether the name is paused, pinned
 (its limit was set by hand) or a rate limit.
 
-On a terminal long names are cut and a bar shows the use; a narrow one lacks columns,
-the bar first. Elsewhere nothing is cut, the limit has its own column, a space in a
+On a terminal long names are cut and a bar shows the use; a narrow one omits columns,
+starting with the bar. Elsewhere nothing is cut, the limit has its own column, a space in a
 name is written \x20, and the notes are one word such as paused,rate:20/1s, or -, so
 that each row has the same columns for awk. Unprintable characters are escapes such as
 \x1b, and a backslash is \\, so no two names look the same; but other commands take a

@@ -25,11 +25,11 @@ const runTTL = 10 * time.Second
 
 const howRun = `Waits in the queue of NAME, runs CMD while it holds a permit, and releases the permit
 when CMD has ended. It then ends what CMD has left in its process group, such as
-processes in the background: with TERM at once, and with KILL after --kill-after. What is
-to continue needs a process group of its own, as by setsid: it is neither ended nor waited
-for. In a script timeout makes one, too, unless it has --foreground or is called by exec.
-If Redis does not answer then, fairsem waits for it for about 3 s, and warns that the
-permit expires.
+processes in the background: with TERM at once, and with KILL after --kill-after. A process
+that is to continue needs its own process group, for example through setsid: it is neither
+ended nor waited for. In a script timeout makes one, too, unless it has --foreground or is
+called by exec. If Redis does not answer then, fairsem waits for it for about 3 s, and warns
+that the permit expires.
 
 With --no-wait CMD runs if the units can be granted at once, and fairsem fails otherwise.
 On a server that was just started the first call waits for up to 2 s even so, in a
@@ -44,9 +44,9 @@ on with --pass-redis-url.
 CMD has a process group of its own, which has the terminal while it runs. INT, TERM, HUP,
 QUIT, USR1, USR2, TSTP and CONT are passed on to that group; other signals, such as ALRM
 and WINCH, are not. A Ctrl-C or Ctrl-\ that ends CMD also goes to the process group of
-fairsem, so that it ends a script, too; so does a Ctrl-C once CMD has ended. HUP and INT
-stay ignored if fairsem was started so, as by nohup; CMD may get other signals that were
-ignored or blocked.
+fairsem, so that it ends a script, too; so does a Ctrl-C once CMD has ended. If fairsem
+was started with HUP or INT ignored, as by nohup, they stay ignored; CMD may get other
+signals that were ignored or blocked.
 
 With --tenant, tenants share the limit fairly, however many calls of each wait: the next
 permit goes to the tenant that holds the fewest units per --share, and there to the call
@@ -88,9 +88,9 @@ tenant_base64.
 
 Exit code: that of CMD; 128+n if signal n killed it, or stopped the wait; 75 if the permit
 was not acquired (-E changes it; with -E 0 only --json reports that), 76 if it was lost,
-unless CMD was to go on or had ended before that was noticed, 125 if fairsem failed itself, as when the server does not
-answer, 126 if CMD cannot be executed, 127 if it was not found, 2 for a wrong command
-line.`
+unless CMD was meant to continue or had ended before the loss was noticed, 125 if fairsem
+itself failed, as when the server does not answer, 126 if CMD cannot be executed, 127 if it
+was not found, 2 for a wrong command line.`
 
 func newRun() *cobra.Command {
 	var o runOptions
@@ -113,7 +113,7 @@ func newRun() *cobra.Command {
 func (o *runOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	o.common.flags(cmd)
-	numberFlag(f, &o.job.Limit, "limit", "", "units in use at once, everywhere together (required)")
+	numberFlag(f, &o.job.Limit, "limit", "", "most units in use at once, on all machines together (required)")
 	f.DurationVar(&o.job.TTL, "ttl", runTTL, "lease of the permit, which expires without renewals; choose it at least twice as long as outages to survive")
 	f.StringVar(&o.job.OnLost, "on-lost", run.OnLostTerm, "what to do with CMD when the permit is lost: term, kill or ignore")
 	f.DurationVar(&o.job.KillAfter, "kill-after", 0, "time from TERM to KILL, at most 8 % of --ttl, and below 2.5s a tenth of it less 50ms (default the most)")

@@ -98,8 +98,8 @@ unless --listen says otherwise. --tls-cert and --tls-key encrypt it. They are re
 once: restart fairsem serve after a renewal. The page changes nothing unless
 --allow-writes is given: then those who know the token can evict, resize, pause and
 resume. Each change is written to standard error with its origin, and so are wrong
-tokens: of one address ten at once and then ten a minute, with a line once a minute that
-there were more. Beyond this machine changes need TLS, or --insecure where a proxy in
+tokens: for each address ten at once and then ten a minute; if there were more, one line a
+minute says so. Beyond this machine changes need TLS, or --insecure where a proxy in
 front has TLS. The token comes from --token-file or FAIRSEM_SERVE_TOKEN and has at least 16
 characters. Use a random one: the right token is accepted however many wrong ones
 came before. People log in with it, programs send it along:

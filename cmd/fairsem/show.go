@@ -33,7 +33,7 @@ of its process, host:pid by default; the units; since when, by the clock of the 
 how soon the lease expires unless it is renewed; and the id for fairsem evict. The label
 is ? if it cannot be read, if the process has ended, which grants of a rate outlive, or
 been silent for long, or if Redis lost its state moments ago. On a terminal the id is
-shortened, which evict accepts, and a narrow one lacks columns, the token first;
+shortened, which evict accepts, and a narrow one omits columns, starting with the token;
 elsewhere nothing is cut. Where units have numbers, so have their holders.
 
 If calls name tenants, each has its tenant in a column of its own, which the id then

@@ -22,9 +22,9 @@ type watchFlags struct {
 
 // howWatched is the part of the help that these commands share.
 const howWatched = `After --watch has shown a first result, an error of the server does not end it. The
-error is shown, in a pipe once on standard error, and polling continues. That a
-server does not answer, or refuses connections, is an error after 5 s. On a terminal a
-result that should be newer says how old it is.`
+error is shown, in a pipe once on standard error, and polling continues. A server that does
+not answer, or refuses connections, counts as an error after 5 s. On a terminal a result
+that is out of date shows its age.`
 
 func (w *watchFlags) flags(cmd *cobra.Command) {
 	f := cmd.Flags()

@@ -25,7 +25,7 @@ var topics = []topic{
 		{"sentinel://host:26379/0?master_name=mymaster&addr=host2:26379", "a primary under Sentinel"},
 	}, `The schemes ` + "`rediss`, `clusters` and `sentinels`" + ` are the same with TLS; all nodes and sentinels must have a certificate
 for the first host of the URL. One address of a cluster, or one of the sentinels, is enough; more of them help when that one is
-down. A primary of a cluster that is down does not keep commands from the names on the others. User and password are those of the
+down. If a primary of a cluster is down, commands still reach the names on the other primaries. User and password are those of the
 servers. Credentials of sentinels are ` + "`sentinel_username` and `sentinel_password`" + `. With TLS ` + "`tls_ca`" + ` names a file with
 the certificates of the authorities to trust, and of no others; without it they are those that the system trusts. ` + "`tls_cert` and `tls_key`" + `
 name files with a certificate of the client and its key, for servers that want one: those with ` + "`tls-auth-clients yes`" + `, the default
