@@ -189,7 +189,7 @@ func (p *Permits) Release(ctx context.Context) error {
 	var all []error
 	wait := p.list[0].ticket.state.host.awaitReleases(ctx)
 	for _, one := range slices.Backward(p.acquired) {
-		all = append(all, wrap("release", one.ticket.state.name, wait.of(one.ticket)))
+		all = append(all, wrap("release", one.ticket.state.name, wait.of(one.ticket, nil)))
 	}
 	return errors.Join(all...)
 }

@@ -115,6 +115,7 @@ func TestCallFromBeforeAChangeDoesNotUndoIt(t *testing.T) {
 	r := &request{state: &nameState{name: "api", host: &host{declared: d}}, key: requestKey{spec: q}}
 	older, newer := &ticket{opts: of(1), asked: before}, &ticket{opts: of(2), asked: after}
 	for _, tickets := range [][]*ticket{{older, newer}, {newer, older}} {
-		assert.Equal(t, []protocol.TenantSpec{{Name: "x", Share: 2, After: second}}, r.tenantsLocked(tickets), "of two tickets in one call")
+		r.tickets = tickets
+		assert.Equal(t, []protocol.TenantSpec{{Name: "x", Share: 2, After: second}}, r.tenantsLocked(), "of two tickets in one call")
 	}
 }

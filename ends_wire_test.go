@@ -236,9 +236,11 @@ func TestReleaseOfAWeightedThatWasConfirmedIsNotReportedAsUnanswered(t *testing.
 	close(confirmed)
 	whole := partialRelease{permit: &Permit{ticket: &ticket{released: confirmed}}}
 	part := partialRelease{permit: &Permit{ticket: &ticket{released: make(chan struct{})}}, part: true, taken: confirmed}
+	wait := releases{ctx: background, over: enough, began: time.Now()}
 	for range 100 {
-		require.NoError(t, whole.await(enough))
-		require.NoError(t, part.await(enough))
+		for _, p := range []partialRelease{whole, part} {
+			require.NoError(t, wait.of(p.permit.ticket, p.taken))
+		}
 	}
 }
 

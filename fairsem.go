@@ -26,6 +26,7 @@ import (
 type Client struct {
 	host
 	rdb        redis.UniversalClient
+	cluster    pubsub.Cluster // nil: one server
 	label      string
 	shared     *pipeline.Pipeline // for all names, except in a cluster; also for commands that concern no name
 	goroutines *goroutines.Group
@@ -49,10 +50,11 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	opts = opts.withDefaults()
-	_, cluster := rdb.(pubsub.Cluster)
-	keyspace := protocol.Keyspace{Prefix: opts.Prefix, ClientID: protocol.NewClientID(), Cluster: cluster, Grace: opts.Grace}
+	cluster, _ := rdb.(pubsub.Cluster)
+	keyspace := protocol.Keyspace{Prefix: opts.Prefix, ClientID: protocol.NewClientID(), Cluster: cluster != nil, Grace: opts.Grace}
 	c := &Client{
 		rdb:        rdb,
+		cluster:    cluster,
 		label:      opts.Label,
 		goroutines: goroutines.New(),
 		states:     make(map[string]*nameState),
@@ -72,7 +74,7 @@ func New(rdb redis.UniversalClient, opts Options) (*Client, error) {
 	c.longest.Store(int64(opts.TTL))
 	c.scheduler = newScheduler(c.clock)
 	c.events = newEvents(opts.Observer, opts.Logger, c.goroutines)
-	c.pubsub = pubsub.New(rdb, keyspace, opts.TTL, c.goroutines, pubsub.Hooks{
+	c.pubsub = pubsub.New(rdb, cluster, keyspace, opts.TTL, c.goroutines, pubsub.Hooks{
 		Woken: c.woken, Gap: c.gap, VerifyAll: c.verifyAll, Verify: c.verify, Names: c.names,
 		Disconnected: func(channel, node string, err error) { c.events.disconnected(channel, node, err) },
 		Reconnected:  func(channel, node string, silent time.Duration) { c.events.reconnected(channel, node, silent) },
@@ -133,10 +135,15 @@ func (c *Client) pipelineOf(name string) *pipeline.Pipeline {
 }
 
 func (c *Client) newPipeline(name string) *pipeline.Pipeline {
-	return pipeline.New(pipeline.Config{
-		Client: c.rdb, Goroutines: c.goroutines, Clock: c.clock, Replicas: c.replicas, Key: c.keyspace.Key(name, protocol.Owner),
-		Suspect: c.pubsub.Reload, Disconnected: c.verifyAll,
-	})
+	config := pipeline.Config{
+		Client: c.rdb, Goroutines: c.goroutines, Clock: c.clock, Replicas: c.replicas, Suspect: c.pubsub.Reload, Disconnected: c.verifyAll,
+	}
+	if c.cluster != nil {
+		config.Primary = func(ctx context.Context) (*redis.Client, error) {
+			return c.cluster.MasterForKey(ctx, c.keyspace.Key(name, protocol.Owner))
+		}
+	}
+	return pipeline.New(config)
 }
 
 // forget is called by a state that retires.

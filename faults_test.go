@@ -840,7 +840,7 @@ func TestCloseReturnsAnErrorIfGoRedisDoesNotReturn(t *testing.T) {
 	case err := <-closed:
 		require.ErrorIs(t, err, fairsem.ErrUnavailable)
 		assert.ErrorContains(t, err, "script calls")
-		assert.ErrorContains(t, err, "ReadTimeout in each of its tries")
+		assert.ErrorContains(t, err, "ReadTimeout in each attempt")
 	case <-time.After(time.Minute):
 		t.Error("Close hangs")
 	}

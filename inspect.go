@@ -11,7 +11,6 @@ import (
 	"github.com/fairsem/fairsem/internal/failure"
 	"github.com/fairsem/fairsem/internal/pipeline"
 	"github.com/fairsem/fairsem/internal/protocol"
-	"github.com/fairsem/fairsem/internal/pubsub"
 )
 
 // Status is the state of a semaphore at one moment.
@@ -326,13 +325,12 @@ func (c *Client) readLabels(ctx context.Context, page []Ticket) {
 // pipelinesOfPrimaries returns a function that finds the pipeline for a key: in a cluster one for each primary, as one that does not answer
 // must not hold up the others.
 func (c *Client) pipelinesOfPrimaries(ctx context.Context) func(key string) (*pipeline.Pipeline, error) {
-	cluster, ok := c.rdb.(pubsub.Cluster)
-	if !ok {
+	if c.cluster == nil {
 		return func(string) (*pipeline.Pipeline, error) { return c.shared, nil }
 	}
 	of := make(map[*redis.Client]*pipeline.Pipeline)
 	return func(key string) (*pipeline.Pipeline, error) {
-		primary, err := cluster.MasterForKey(ctx, key)
+		primary, err := c.cluster.MasterForKey(ctx, key)
 		if err == nil && of[primary] == nil {
 			of[primary] = c.newPipeline("")
 		}

@@ -13,7 +13,7 @@ import (
 // nameState is the state of one semaphore in this process: its own tickets. The limit, the queue and the permits of other
 // processes are only in Redis. Its transitions are in state.go, restore.go and reduce.go, its requests in send.go.
 //
-// Locks are taken in this order: nameState.mu, then those of pipeline, scheduler, Client, declarations or servers, then
+// Locks are taken in this order: nameState.mu or Weighted.mu, then those of pipeline, scheduler, Client, declarations or servers, then
 // hold.mu, then those of events and of Weighted's losses, and last that of goroutines. Those of pubsub are held for nothing
 // but to start a goroutine or to report an event. No lock is held during I/O, and none while a user's function runs.
 type nameState struct {
@@ -27,7 +27,7 @@ type nameState struct {
 	mu           sync.Mutex
 	tickets      map[int64]*ticket
 	filling      []*request           // queued requests that have room for its tickets
-	spec         protocol.LimitSpec   // of the call that Redis answered last; a call about tickets has theirs
+	spec         protocol.LimitSpec   // of the call that Redis answered last
 	retired      bool                 // removed from Client.states: a new ticket needs a new nameState
 	next         time.Time            // when the next tick is due; zero: none is scheduled
 	deadline     time.Time            // the nearest one of any process, while a ticket here waits; zero: unknown

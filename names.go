@@ -15,7 +15,6 @@ import (
 	"github.com/fairsem/fairsem/internal/goroutines"
 	"github.com/fairsem/fairsem/internal/primaries"
 	"github.com/fairsem/fairsem/internal/protocol"
-	"github.com/fairsem/fairsem/internal/pubsub"
 	"github.com/fairsem/fairsem/internal/scan"
 )
 
@@ -146,15 +145,14 @@ func (c *Client) readNames(ctx context.Context, s *scan.Scan, pages chan<- pageO
 
 // scans returns a scan for each server that has keys of its own.
 func (c *Client) scans(ctx context.Context, share float64) (all []*scan.Scan, err error) {
-	cluster, ok := c.rdb.(pubsub.Cluster)
-	if !ok {
+	if c.cluster == nil {
 		return []*scan.Scan{scan.New(c.rdb, share)}, nil
 	}
 	var nodes []*redis.Client
 	wanted, stop := context.WithCancel(c.goroutines.Context)
 	defer stop()
 	err = c.during(ctx, func() (err error) {
-		nodes, err = primaries.Of(wanted, cluster, func(query func()) { c.goroutines.Start(goroutines.Listings, query) })
+		nodes, err = primaries.Of(wanted, c.cluster, func(query func()) { c.goroutines.Start(goroutines.Listings, query) })
 		return failure.Discreet(err)
 	})
 	if err != nil {

@@ -107,7 +107,7 @@ func (p *Permit) Release(ctx context.Context) error {
 		return nilContext("release", p.ticket.state.name)
 	}
 	p.leave()
-	return wrap("release", p.ticket.state.name, p.ticket.state.host.awaitReleases(ctx).of(p.ticket))
+	return wrap("release", p.ticket.state.name, p.ticket.state.host.awaitReleases(ctx).of(p.ticket, nil))
 }
 
 // leave is the half of Release that does not wait.
@@ -138,17 +138,22 @@ func (h *host) awaitReleases(ctx context.Context) releases {
 	return r
 }
 
-// of waits until t is released. If its permit was lost it does not wait.
-func (r releases) of(t *ticket) error {
-	if why := t.hold.ended(); errors.Is(why, ErrLost) {
+// of waits until t is released or, if part is not nil, until part is closed: a part of t is released then. For a permit that was lost it
+// waits only if part is not nil.
+func (r releases) of(t *ticket, part <-chan struct{}) error {
+	if why := t.hold.ended(); part == nil && errors.Is(why, ErrLost) {
 		return why
 	}
 	select {
 	case <-t.released:
+	case <-part:
 	case <-r.done:
 	case <-r.over:
 	}
-	if isClosed(t.released) { // whichever of several that were ready was chosen
+	switch { // whichever of several that were ready was chosen
+	case part != nil && (isClosed(part) || isClosed(t.released)): // the latter: the rest was lost, or released
+		return nil
+	case isClosed(t.released):
 		return t.releaseErr
 	}
 	unanswered := fmt.Errorf("%w, and it goes on in the background", unavailable(time.Since(r.began), t.state.pipeline.Failure()))

@@ -883,3 +883,22 @@ func TestTimeoutIsAThirdOfTheShortestTTL(t *testing.T) {
 		}
 	})
 }
+
+// halfCluster wraps a client and has one of the methods of a cluster.
+type halfCluster struct{ redis.UniversalClient }
+
+func (halfCluster) MasterForKey(context.Context, string) (*redis.Client, error) {
+	panic("it is one server")
+}
+
+// With WaitReplicas its calls went to the node of a key.
+func TestTypeWithoutAllMethodsOfAClusterIsOneServer(t *testing.T) {
+	t.Parallel()
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	c, err := New(halfCluster{rdb}, Options{WaitReplicas: 1})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	assert.Nil(t, c.pipelineOf("a").Primary)
+	assert.Same(t, c.pipelineOf("a"), c.pipelineOf("b"))
+}

@@ -33,7 +33,7 @@ func (v *nameState) reduceLocked(t *ticket) {
 	case t.isOutdated(v.epoch) || t.renewable() && t.lease.isDue(v.host.clock.Now()):
 		v.refreshLocked(t)
 	default:
-		v.submitLocked(t, requestKey{script: protocol.ReduceScript, spec: v.spec})
+		v.submitLocked(t, requestKey{script: protocol.ReduceScript, spec: t.spec})
 	}
 }
 

@@ -444,7 +444,7 @@ func TestFunctionGivenToOnLostThatDoesNotReturnIsNoOutage(t *testing.T) {
 		require.True(t, c.goroutines.Start(goroutines.LossReports, func() { <-gate }))
 		c.goroutines.Close()
 		err := hanging(c.goroutines)
-		require.EqualError(t, err, "fairsem: close: after 5s a function given to OnLost has not returned")
+		require.EqualError(t, err, "fairsem: close: a function given to OnLost has not returned after 5s")
 		assert.NotErrorIs(t, err, ErrUnavailable)
 	})
 }

@@ -39,7 +39,7 @@ func (w window) due(asleep time.Duration) time.Time { return w.after(w.ttl/3, as
 
 func (w window) isDue(now clock.Instant) bool { return !now.Before(w.due(now.Asleep)) }
 
-// ticker is what a scheduler calls.
+// ticker is what a scheduler calls. It keeps this file from the cycle of those that know a nameState.
 type ticker interface{ tick(now clock.Instant) }
 
 // scheduler calls tick on each name at the time that it asked for. A tick does no I/O, so leases end on time whatever

@@ -31,7 +31,8 @@ func (k requestKey) renews() bool {
 	return k.script == protocol.RefreshScript || k.script == protocol.RestoreScript
 }
 
-// request is one script call about tickets of one name. An acquire also carries the plain releases for that name.
+// request is one script call about tickets of one name. An acquire also carries releases for that name, those that leave no
+// tombstone.
 // It is guarded by nameState.mu.
 type request struct {
 	state    *nameState
@@ -40,7 +41,7 @@ type request struct {
 	tickets  []*ticket // of any other script
 	urgent   bool
 	bare     bool         // it is wanted without tickets: to reap and promote
-	ids      atomic.Int32 // how many tickets it has ever had, by their cost
+	ids      atomic.Int32 // what all tickets that it has ever had cost
 	plain    plainCall    // of the form in which it was sent
 }
 
@@ -51,7 +52,7 @@ type plainCall struct {
 	holding int // of a refresh: how many of the tickets hold
 }
 
-// joins reports whether an acquire and plain releases for it come together.
+// joins reports whether an acquire and releases without tombstones come together.
 func (r *request) joins(k requestKey) bool {
 	acquires, acquire := r.key.script == protocol.AcquireScript, k.script == protocol.AcquireScript
 	return acquires && k.canJoinAcquire() || r.key.canJoinAcquire() && acquire
@@ -85,7 +86,7 @@ func fitting(tickets []*ticket, free, most int) (n int) {
 	return n
 }
 
-// IDs is how many tickets r has ever had.
+// IDs is what all tickets that r has ever had cost, in ids.
 func (r *request) IDs() int { return int(r.ids.Load()) }
 
 // all yields the tickets in the order of the script's results, each with its verb.
@@ -137,9 +138,9 @@ func (r *request) isOfOneTenant() bool {
 }
 
 // tenantsLocked returns the declarations of the tickets of a request for their tenants: for each tenant, the newest.
-func (r *request) tenantsLocked(tickets []*ticket) (all []protocol.TenantSpec) {
+func (r *request) tenantsLocked() (all []protocol.TenantSpec) {
 	at := make(map[string]int)
-	for _, t := range tickets {
+	for _, t := range r.tickets {
 		a := t.account()
 		if a.share == 0 {
 			continue

@@ -121,9 +121,9 @@ func (r *request) callLocked() protocol.Call {
 	case protocol.PlainReleaseScript, protocol.PlainNumbersReleaseScript, protocol.PlainTenantsReleaseScript:
 		return protocol.PlainRelease(r.plain.script, v.about, r.released)
 	case protocol.PlainTenantsAcquireScript:
-		return protocol.PlainTenantsAcquire(v.about, r.plain.knew, k.params.TTL, r.tenantsLocked(r.tickets), r.tickets, r.released)
+		return protocol.PlainTenantsAcquire(v.about, r.plain.knew, k.params.TTL, r.tenantsLocked(), r.tickets, r.released)
 	case protocol.PlainTenantsScript:
-		return protocol.PlainTenants(v.about, r.plain.knew, k.params, r.tenantsLocked(r.tickets), r.tickets, r.released)
+		return protocol.PlainTenants(v.about, r.plain.knew, k.params, r.tenantsLocked(), r.tickets, r.released)
 	case protocol.PlainQueueScript:
 		return protocol.PlainQueue(v.about, r.plain.knew, k.params, r.tickets, r.released)
 	case protocol.PlainRefreshScript:
@@ -209,7 +209,7 @@ func (r *request) fullCallLocked(d protocol.Declaration) protocol.Call {
 	}
 	d.Knows = v.knowsLocked()
 	if k.script == protocol.AcquireScript || k.script == protocol.RestoreScript {
-		d.Tenants = r.tenantsLocked(r.tickets)
+		d.Tenants = r.tenantsLocked()
 	}
 	switch k.script {
 	case protocol.AcquireScript:

@@ -143,7 +143,8 @@ func nextAnswered(s situation) effect {
 	}
 }
 
-// nextNotified ignores a notice that does not name the position or the token of the ticket, and a grant of another epoch.
+// nextNotified ignores a notice that does not name the position or the token of the ticket, once its acquire has been answered, and a grant
+// of another epoch.
 func nextNotified(s situation) effect {
 	switch {
 	case s.phase == leaving:
@@ -227,7 +228,7 @@ func nextTicked(s situation) effect {
 	case s.doubtful:
 		return doQuery
 	default:
-		return doReduce
+		return doReduce // which does nothing unless a part of a holder is unconfirmed
 	}
 }
 

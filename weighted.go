@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fairsem/fairsem/internal/failure"
 	"github.com/fairsem/fairsem/internal/goroutines"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
@@ -226,9 +225,9 @@ func (w *Weighted) confirm(parts []partialRelease) (lost []unitLoss) {
 	if w.sem.client.events.begin() {
 		defer w.sem.client.events.end()
 	}
-	enough := w.sem.client.releasing.Begin(time.Now())
+	wait := w.sem.client.awaitReleases(context.Background())
 	for _, p := range parts {
-		switch err := p.await(enough); {
+		switch err := wait.of(p.permit.ticket, p.taken); {
 		case errors.Is(err, ErrLost):
 			lost = append(lost, unitLoss{p.units, err})
 		case err != nil:
@@ -252,35 +251,6 @@ func (p *partialRelease) send() {
 	} else {
 		p.permit.leave()
 	}
-}
-
-// await waits until Redis has confirmed the release, or until enough is closed. It returns how the units were lost if they
-// were lost before.
-func (p *partialRelease) await(enough <-chan struct{}) error {
-	t := p.permit.ticket
-	if why := t.hold.ended(); !p.part && errors.Is(why, ErrLost) {
-		return why
-	}
-	select {
-	case <-p.taken:
-	case <-t.released:
-	case <-enough:
-	}
-	switch { // whichever of several that were ready was chosen
-	case isClosed(p.taken):
-		return nil
-	case isClosed(t.released):
-		return p.released()
-	}
-	return failure.ErrNoAnswer
-}
-
-// released is the outcome once nothing of the permit is left.
-func (p *partialRelease) released() error {
-	if p.part {
-		return nil // the rest was lost, or released
-	}
-	return p.permit.ticket.releaseErr
 }
 
 // deduct takes n units from those of the caller and returns the parts of permits to release for them.

@@ -94,7 +94,7 @@ func (b *batch) exchange() (rest *batch, goesOn bool) {
 	timer := time.AfterFunc(b.timeout, b.writeOff)
 	responses := b.pipeline.runDurable(b.prepared, b.timeout)
 	timer.Stop() // not deferred: a hook of the user may end the goroutine, as FailNow of a test does
-	again := b.unanswered(responses)
+	again := b.inAnotherForm(responses)
 	broke := b.pipeline.noteOutcome(worst(responses))
 	if b.done.CompareAndSwap(false, true) {
 		b.pipeline.pace(time.Since(b.sent.Time), b.timeout)
@@ -139,10 +139,10 @@ func worst(responses []Response) (err error) {
 	return err
 }
 
-// unanswered returns the commands that the server asks for in another form: with the text of a script that it did not have, or
+// inAnotherForm returns the commands that the server asks for in another form: with the text of a script that it did not have, or
 // the full script after a plain one. They were not executed, and each form comes once at most. Their responses are
 // marked.
-func (b *batch) unanswered(responses []Response) (again []prepared) {
+func (b *batch) inAnotherForm(responses []Response) (again []prepared) {
 	for i, r := range responses {
 		c := b.prepared[i]
 		switch {

@@ -39,7 +39,7 @@ type Request interface {
 // Command is a script call, or any other command.
 type Command struct {
 	Call      protocol.Call
-	Otherwise Fallback    // of a plain script, which may decline the call
+	Otherwise Fallback    // what is sent if a plain script declines the call
 	Cmd       redis.Cmder // nil: the script call
 
 	withText bool // the script is sent itself, for a server that has not cached it
@@ -84,11 +84,11 @@ type Config struct {
 	Client       redis.UniversalClient
 	Goroutines   *goroutines.Group
 	Clock        *clock.Clock
-	Replicas     int    // how many must acknowledge a grant
-	Key          string // in a cluster: a key on the node that is called
-	Suspect      func() // called whenever the server may be gone, or another one has the name
-	Disconnected func() // called when a connection that has worked breaks
-	Yield        func() // lets other goroutines run; nil: runtime.Gosched
+	Replicas     int                                          // how many must acknowledge a grant
+	Primary      func(context.Context) (*redis.Client, error) // in a cluster: the node that is called; nil: one server
+	Suspect      func()                                       // called whenever the server may be gone, or another one has the name
+	Disconnected func()                                       // called when a connection that has worked breaks
+	Yield        func()                                       // lets other goroutines run; nil: runtime.Gosched
 }
 
 // Pipeline is a queue of requests for one server. In a cluster each name has its own pipeline: one over several nodes

@@ -39,15 +39,12 @@ func (w waitFor) failed() error {
 
 // redisPipeline returns a pipeline to a single server, which WAIT needs: it has no key that selects a node of a cluster.
 func (p *Pipeline) redisPipeline() (redis.Pipeliner, error) {
-	cluster, ok := p.Client.(interface {
-		MasterForKey(ctx context.Context, key string) (*redis.Client, error)
-	})
-	if !ok {
+	if p.Primary == nil {
 		return p.Client.Pipeline(), nil
 	}
-	node, err := cluster.MasterForKey(p.Goroutines.Context, p.Key)
+	node, err := p.Primary(p.Goroutines.Context)
 	if err != nil {
-		return nil, fmt.Errorf("no node for %q: %w", p.Key, failure.Discreet(err))
+		return nil, fmt.Errorf("no node of the name: %w", failure.Discreet(err))
 	}
 	return node.Pipeline(), nil
 }

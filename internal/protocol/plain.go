@@ -21,15 +21,15 @@ const (
 
 // The plain scripts.
 var (
-	PlainAcquireScript        = plainScript("plain_acquire", []int{0, 2, 3, 5}, "known_epoch", "since", "lease", "count")
-	PlainReleaseScript        = plainScript("plain_release", []int{0, 2, 5})
-	PlainNumbersAcquireScript = plainScript("plain_numbers_acquire", []int{0, 2, 3, 5, 9}, "known_epoch", "since", "lease", "count")
-	PlainNumbersReleaseScript = plainScript("plain_numbers_release", []int{0, 2, 5, 9})
-	PlainTenantsScript        = plainScript("plain_tenants", []int{0, 1, 2, 3, 5, 6, 7, 8}, "caller", "wake", "known_epoch", "since", "lease", "queues", "count", "declared")
-	PlainTenantsAcquireScript = plainScript("plain_tenants_acquire", []int{0, 2, 3, 5, 8}, "known_epoch", "since", "lease", "count", "declared")
-	PlainTenantsReleaseScript = plainScript("plain_tenants_release", []int{0, 2, 5, 8})
-	PlainRefreshScript        = plainScript("plain_refresh", []int{0, 1, 2, 3, 5, 6, 7, 8}, "known_epoch", "since", "lease", "holding")
-	PlainQueueScript          = plainScript("plain_queue", []int{0, 1, 2, 3, 5}, "caller", "wake", "known_epoch", "since", "lease", "head_start", "count")
+	PlainAcquireScript        = plainScript("plain_acquire", PlainWithoutQueue, []int{0, 2, 3, 5}, "known_epoch", "since", "lease", "count")
+	PlainReleaseScript        = plainScript("plain_release", PlainWithoutQueue, []int{0, 2, 5})
+	PlainNumbersAcquireScript = plainScript("plain_numbers_acquire", PlainWithNumbers, []int{0, 2, 3, 5, 9}, "known_epoch", "since", "lease", "count")
+	PlainNumbersReleaseScript = plainScript("plain_numbers_release", PlainWithNumbers, []int{0, 2, 5, 9})
+	PlainTenantsScript        = plainScript("plain_tenants", PlainWithTenantsInQueue, []int{0, 1, 2, 3, 5, 6, 7, 8}, "caller", "wake", "known_epoch", "since", "lease", "queues", "count", "declared")
+	PlainTenantsAcquireScript = plainScript("plain_tenants_acquire", PlainWithTenants, []int{0, 2, 3, 5, 8}, "known_epoch", "since", "lease", "count", "declared")
+	PlainTenantsReleaseScript = plainScript("plain_tenants_release", PlainWithTenants, []int{0, 2, 5, 8})
+	PlainRefreshScript        = plainScript("plain_refresh", PlainWithQueue, []int{0, 1, 2, 3, 5, 6, 7, 8}, "known_epoch", "since", "lease", "holding")
+	PlainQueueScript          = plainScript("plain_queue", PlainWithQueue, []int{0, 1, 2, 3, 5}, "caller", "wake", "known_epoch", "since", "lease", "head_start", "count")
 )
 
 // Known is the knowledge of the caller of a plain script about the name. The script declines if it is not true.
@@ -103,7 +103,7 @@ func (s CallPrefix) plainCall(run *Script, room int) Call {
 
 // Declined reports whether a reply to s is that of a plain script which leaves the call to the full one.
 func (s *Script) Declined(raw []int64) bool {
-	return slices.Contains(PlainScripts, s) && len(raw) == 1 && raw[0] == 0
+	return s.plain != NotPlain && len(raw) == 1 && raw[0] == 0
 }
 
 // plainHead is the count of numbers with which the replies of PlainQueueScript, PlainTenantsScript and PlainRefreshScript begin, queueHead
@@ -113,7 +113,7 @@ const plainHead, queueHead = 3, plainHead + 2
 // DecodePlain converts the reply of a plain script that released some permits and then acquired others, with this head start.
 // It confirms the knowledge of the call: the declaration and, if the script compares it, the epoch.
 func (s *Script) DecodePlain(raw []int64, k Known, headStart time.Duration, released, acquired int) (Reply, error) {
-	r := Reply{Since: k.Since, Epoch: k.Epoch, Next: -time.Millisecond, Plain: PlainWithoutQueue, Results: make([]Result, released, released+acquired)}
+	r := Reply{Since: k.Since, Epoch: k.Epoch, Next: -time.Millisecond, Plain: s.plain, Results: make([]Result, released, released+acquired)}
 	for i := range r.Results {
 		r.Results[i] = Result{State: Held}
 	}
@@ -125,22 +125,12 @@ func (s *Script) DecodePlain(raw []int64, k Known, headStart time.Duration, rele
 	case s == PlainTenantsScript:
 		sound = r.addOfTenants(raw, acquired)
 	case s == PlainNumbersAcquireScript:
-		r.Plain = PlainWithNumbers
 		sound = len(raw) == 1+acquired && r.addConsecutive(raw[0], acquired) && r.addNumbers(raw[1:])
-	case s == PlainTenantsAcquireScript:
-		r.Plain = PlainWithTenants
-		sound = len(raw) == 1 && r.addConsecutive(raw[0], acquired)
-	case s == PlainAcquireScript:
+	case s == PlainAcquireScript, s == PlainTenantsAcquireScript:
 		sound = len(raw) == 1 && r.addConsecutive(raw[0], acquired)
 	default: // a release, which compares no epoch
 		r.Epoch = 0
 		sound = len(raw) == 1 && raw[0] == 1 && acquired == 0
-		switch s {
-		case PlainNumbersReleaseScript:
-			r.Plain = PlainWithNumbers
-		case PlainTenantsReleaseScript:
-			r.Plain = PlainWithTenants
-		}
 	}
 	if !sound {
 		return Reply{}, ErrReply

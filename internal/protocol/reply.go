@@ -50,7 +50,7 @@ func (g Grant) Equal(other Grant) bool {
 	return g.Seq == other.Seq && g.Position == other.Position && g.Token == other.Token && slices.Equal(g.Numbers, other.Numbers)
 }
 
-// Reply is the reply of the full scripts that can change something: one list of numbers.
+// Reply is the reply of a script that can change something. A full script returns it as one list of numbers.
 type Reply struct {
 	Since   int64         // when this client first used the limit that was sent
 	Next    time.Duration // until the nearest deadline; negative: not reported

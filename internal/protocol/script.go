@@ -16,6 +16,7 @@ type Script struct {
 	Verb      string
 	Arguments []string // the arguments in ARGV before the ids, by their names in the Lua
 	keys      []int    // which of Kinds it gets
+	plain     Plain    // what the name is after a call of a plain script that does not say; NotPlain: it is a full script
 	source    func() source
 }
 
@@ -57,12 +58,12 @@ var PlainScripts = []*Script{PlainAcquireScript, PlainReleaseScript, PlainQueueS
 
 // newScript returns the script of a verb that has these arguments of its own.
 func newScript(verb string, own ...string) *Script {
-	return plainScript(verb, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, slices.Concat(sharedArguments, own)...)
+	return plainScript(verb, NotPlain, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, slices.Concat(sharedArguments, own)...)
 }
 
 // plainScript returns a script that gets some of the keys, and has these arguments only.
-func plainScript(verb string, keys []int, arguments ...string) *Script {
-	return &Script{verb, arguments, keys, sync.OnceValue(func() source { return newSource(scripts.Text(verb)) })}
+func plainScript(verb string, plain Plain, keys []int, arguments ...string) *Script {
+	return &Script{verb, arguments, keys, plain, sync.OnceValue(func() source { return newSource(scripts.Text(verb)) })}
 }
 
 // A script is sent exactly once: go-redis must not resend it after a lost reply, as the client could not know

@@ -935,7 +935,7 @@ func withoutFastPath(t *testing.T, s *Script) *Script {
 	require.Equal(t, 1, strings.Count(s.Text(), way))
 	text := strings.Replace(s.Text(), way, way+" false and", 1)
 	made := newSource([]byte(text))
-	return &Script{s.Verb, s.Arguments, nil, func() source { return made }}
+	return &Script{s.Verb, s.Arguments, nil, s.plain, func() source { return made }}
 }
 
 var heldToken = regexp.MustCompile(`held #?\d+`)

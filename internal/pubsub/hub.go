@@ -43,20 +43,18 @@ type Hub struct {
 	goroutines *goroutines.Group
 	hooks      Hooks
 
-	started atomic.Bool
-	wake    atomic.Pointer[subscription] // to the grants; nil before Start
-	blind   atomic.Int32                 // how many servers could go away unnoticed
+	wake  atomic.Pointer[subscription] // to the grants; nil before Start
+	blind atomic.Int32                 // how many servers could go away unnoticed
 
 	mu      sync.Mutex
 	watched map[*redis.Client]bool // there is a subscription
 	needed  map[*redis.Client]bool // a name was found there, since the subscription last asked
 }
 
-// New returns a Hub that does nothing until Start is called. g ends its subscriptions.
-func New(rdb redis.UniversalClient, k protocol.Keyspace, ttl time.Duration, g *goroutines.Group, hooks Hooks) *Hub {
-	h := &Hub{rdb: rdb, keyspace: k, ttl: ttl, goroutines: g, hooks: hooks}
+// New returns a Hub that does nothing until Start is called. g ends its subscriptions. c is rdb, if that is a cluster.
+func New(rdb redis.UniversalClient, c Cluster, k protocol.Keyspace, ttl time.Duration, g *goroutines.Group, hooks Hooks) *Hub {
+	h := &Hub{rdb: rdb, cluster: c, keyspace: k, ttl: ttl, goroutines: g, hooks: hooks}
 	h.watched, h.needed = make(map[*redis.Client]bool), make(map[*redis.Client]bool)
-	h.cluster, _ = rdb.(Cluster)
 	return h
 }
 

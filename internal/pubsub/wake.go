@@ -5,10 +5,11 @@ import "github.com/redis/go-redis/v9"
 // Start subscribes to the client's grants, once: with the first ticket that waits or holds. A message lists the grants
 // to the client's waiters. It is a hint that saves time: if every message is lost, refreshes find the grants.
 func (h *Hub) Start() {
-	if h.started.CompareAndSwap(false, true) {
-		s := h.grants()
-		h.wake.Store(s)
-		h.started.Store(s.start())
+	if h.wake.Load() != nil {
+		return
+	}
+	if s := h.grants(); h.wake.CompareAndSwap(nil, s) {
+		s.start()
 	}
 }
 
