@@ -177,9 +177,10 @@ var advice = map[string]string{
 	"The user executing the script can't": rightsAdvice, // how Redis 7.0 says it
 }
 
-// layoutAdvice contains how long unused keys live, as docs/operations.md says.
-const layoutAdvice = "let the processes of that version end: their keys expire 40 s later, or 20 s after the longest TTL, window or grace period; " +
-	"docs/upgrading.md says how to delete them earlier"
+// KeysExpire says how long unused keys live, as docs/operations.md does.
+const KeysExpire = "keys expire 40 s later, or 20 s after the longest TTL, window or grace period"
+
+const layoutAdvice = "let the processes of that version end: their " + KeysExpire + "; docs/upgrading.md says how to delete them earlier"
 
 const rightsAdvice = "give this Redis user the rights that docs/operations.md lists"
 

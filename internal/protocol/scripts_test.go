@@ -1452,7 +1452,7 @@ func TestMoreUnitsThanTheLargestLimitAreCounted(t *testing.T) {
 // everyCall is one call of each script, each of which changes as much as possible.
 func (l *lab) everyCall() []Call {
 	d := declares(9, usedNow)
-	return []Call{
+	calls := []Call{
 		Acquire(l.space.About("name"), d, AcquireParams{TTL: time.Hour, Wait: true}, tickets("me:1", "me:9*3")),
 		Release(l.space.About("name"), d, time.Hour, false, tickets("me:1", "me:2")),
 		Refresh(l.space.About("name"), d, time.Hour, false, tickets("me:1", "me:2")),
@@ -1464,6 +1464,8 @@ func (l *lab) everyCall() []Call {
 		l.space.About("name").Page("owner", Bookmark{}, 10),
 		l.space.About("name").Tenants("0", 10),
 	}
+	require.Len(l.t, calls, len(Scripts), "a call of each verb, in the order of Scripts")
+	return calls
 }
 
 // unread are the keys that some scripts do not read, or not always.
