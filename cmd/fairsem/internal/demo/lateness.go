@@ -15,8 +15,8 @@ type lateness struct {
 
 const (
 	napTime    = 10 * time.Millisecond
-	punctual   = 5 * time.Millisecond  // timers of an idle machine are late by less
-	noticeable = 10 * time.Millisecond // smaller totals are shown as 0.00 s or 0.01 s
+	punctual   = 5 * time.Millisecond   // timers of an idle machine are late by less
+	noticeable = 100 * time.Millisecond // less is not worth a line
 )
 
 // measure starts to measure. The function that it returns ends that.

@@ -79,7 +79,7 @@ func (d *demo) observeDeath(s snapshot) {
 		took := time.Duration(d.death.regained - d.death.killed)
 		d.addEvent("its units are granted to the head of the queue, %s after it died", seconds(took))
 		if late := time.Duration(d.death.late); late >= noticeable {
-			d.addEvent("this machine is busy: meanwhile it let this process wait for %s", seconds(late))
+			d.addEvent("this machine was busy: meanwhile this process waited %s for a processor", seconds(late))
 		}
 	}
 }
