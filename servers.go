@@ -22,7 +22,7 @@ type servers struct {
 }
 
 // freshSubscription is for how long a subscription is taken to be to the server that answers next, if none has answered since.
-const freshSubscription = 10 * time.Second
+const freshSubscription = 2 * time.Second
 
 // setSubscribed is called when the subscription was established.
 func (s *servers) setSubscribed() {
@@ -31,8 +31,11 @@ func (s *servers) setSubscribed() {
 	s.subscribed = time.Now()
 }
 
-// maxServers is how many servers are remembered.
-const maxServers = 64
+// maxServers is how many servers are remembered. So many within manyServers are those behind a proxy, and replace none.
+const (
+	maxServers  = 64
+	manyServers = time.Minute
+)
 
 // add records the server that answered; 0: it does not identify itself. It reports whether the subscription may be to an older one: this is
 // another than all before, and the subscription is not as new as it may be.
@@ -59,6 +62,7 @@ func (s *servers) add(server int64) (replaced bool) {
 				first = other
 			}
 		}
+		replaced = replaced && time.Since(s.firstSeen[first]) > manyServers
 		delete(s.firstSeen, first)
 	}
 	s.firstSeen[server] = time.Now()

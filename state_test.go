@@ -418,9 +418,14 @@ func TestServerThatAnswersAfterAnotherIsSubscribedTo(t *testing.T) {
 		answers(5)
 		assert.Equal(t, int64(3), h.resubscribed.Load(), "no server has answered since it was established, so it may be to any")
 		for server := range int64(maxServers) {
+			time.Sleep(2 * time.Second)
 			answers(6 + server)
 		}
 		assert.Equal(t, int64(3+maxServers), h.resubscribed.Load(), "in a long life there are many")
+		for server := range int64(3 * maxServers) {
+			answers(100 + server%(maxServers+1))
+		}
+		assert.LessOrEqual(t, h.resubscribed.Load(), int64(3+2*maxServers), "but so many at once are behind a proxy")
 	})
 }
 

@@ -31,12 +31,11 @@ func (h *Hub) watch(name string) *redis.Client {
 	}
 	s := &subscription{
 		hub:     h,
-		server:  node,
+		place:   func() (subscriber, string) { return node, "" },
 		channel: h.keyspace.WatchChannel(),
 		node:    node.Options().Addr,
 		wanted:  func() bool { return h.needs(node) },
 		handle:  func(message any) { h.handleWatch(node, message) },
-		source:  func() string { return "" },
 	}
 	h.watched[node] = s.start()
 	return node

@@ -18,18 +18,19 @@ import (
 // It is a plain subscription in a cluster, too: sharded ones end silently when a slot moves.
 type subscription struct {
 	hub     *Hub
-	server  subscriber
+	place   func() (server subscriber, node string) // where it subscribes; the node that has the slot of its channel, if that may change
 	channel string
 	node    string            // address of the cluster node that it watches; "": it receives grants
 	wanted  func() bool       // called before each connection and in silence; false: it ends
 	handle  func(message any) // called with everything that is received
-	source  func() string     // the address of the node that its messages come from; "": not known, or always the same one
 
 	mu       sync.Mutex
 	received time.Time // when anything was received last
 	down     time.Time // when anything was received before it failed; zero: it works, or was never tried
 	blind    bool      // the server could go away unnoticed; counted in Hub.blind
 	end      func()    // ends the connection that there is now; nil: there was none yet
+
+	visited map[string]bool // nodes that had the slot; only the goroutine of run uses it
 }
 
 // subscriber is a go-redis client of one server or of several.
@@ -67,6 +68,7 @@ func (s *subscription) start() bool {
 // run ends when the subscription is no longer wanted, or when the client's goroutines end.
 func (s *subscription) run() {
 	defer s.setBlind(false)
+	s.visited = map[string]bool{"": true} // "" is not known
 	for pause := firstPause; s.wanted(); {
 		began := time.Now()
 		err := failure.Discreet(s.listen())
@@ -116,11 +118,12 @@ func (s *subscription) listen() error {
 	ctx, cancel := context.WithCancel(s.hub.goroutines.Context)
 	defer cancel()
 	s.setEnd(cancel)
-	sub := s.server.Subscribe(ctx, s.channel)
+	server, node := s.place()
+	s.visited[node] = true
+	sub := server.Subscribe(ctx, s.channel)
 	defer sub.Close()
 	defer context.AfterFunc(ctx, func() { _ = sub.Close() })() // go-redis does not honour ctx while it reads
-	source := s.source()
-	due := true // an answer to SUBSCRIBE or to a PING is due
+	due := true                                                // an answer to SUBSCRIBE or to a PING is due
 	for {
 		message, err := sub.ReceiveTimeout(ctx, s.timeout(due))
 		switch {
@@ -137,7 +140,7 @@ func (s *subscription) listen() error {
 			return errSubscriptionSilent
 		case !s.wanted():
 			return nil
-		case s.movedFrom(source):
+		case s.hasMoved():
 			return errServerReplaced
 		default:
 			due = true
@@ -148,10 +151,11 @@ func (s *subscription) listen() error {
 	}
 }
 
-// movedFrom reports whether messages come from another node by now.
-func (s *subscription) movedFrom(source string) bool {
-	now := s.source()
-	return now != "" && now != source
+// hasMoved reports whether a node has the slot that never had it. A node that has it again is left alone: where the nodes do not agree on
+// their addresses, the answer changes with the node that is asked.
+func (s *subscription) hasMoved() bool {
+	_, node := s.place()
+	return !s.visited[node]
 }
 
 func (s *subscription) setEnd(end func()) {

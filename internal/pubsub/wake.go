@@ -25,25 +25,24 @@ func (h *Hub) grants() *subscription {
 	channel := h.keyspace.WakePrefix() + h.keyspace.ClientID
 	return &subscription{
 		hub:     h,
-		server:  h.rdb,
+		place:   func() (subscriber, string) { return h.owner(channel) },
 		channel: channel,
 		wanted:  func() bool { return true },
 		handle:  h.handleWake,
-		source:  func() string { return h.owner(channel) },
 	}
 }
 
-// owner returns the address of the node of a cluster that has the slot of a channel. Messages reach all nodes, but not one that was removed
-// from the cluster and lives on.
-func (h *Hub) owner(channel string) string {
+// owner returns the node of a cluster that has the slot of a channel, and its address. Messages reach all nodes, but not one that was
+// removed from the cluster and lives on.
+func (h *Hub) owner(channel string) (subscriber, string) {
 	if h.cluster == nil {
-		return ""
+		return h.rdb, ""
 	}
 	node, err := h.cluster.MasterForKey(h.goroutines.Context, channel)
 	if err != nil {
-		return ""
+		return h.rdb, ""
 	}
-	return node.Options().Addr
+	return node, node.Options().Addr
 }
 
 func (h *Hub) handleWake(message any) {

@@ -70,7 +70,9 @@ func (d *demo) observeDeath(s snapshot) {
 	case d.death.gone == 0:
 		d.death.gone = s.at
 	}
-	d.death.late = d.lateness.total.Load() - d.lateAtDeath
+	if d.death.regained == 0 || s.holds(d.death.permit.ID) { // what comes later cannot have delayed it
+		d.death.late = d.lateness.total.Load() - d.lateAtDeath
+	}
 	if d.death.regained != 0 {
 		return
 	}
