@@ -22,8 +22,7 @@ func newLimit() *cobra.Command {
 		Long: `Waits in the queue of the rate limit NAME until RATE allows one more unit, and then
 becomes CMD. RATE is units and a window: 100/1m, 20/90s, or 5/s, where s alone means 1s. At
 most that many units are granted in any window of that length, to all processes on all
-machines together, first come, first served. Without CMD it
-only waits, for use in a loop.
+machines together, first come, first served. Without CMD it only waits, for use in a loop.
 
 A grant counts until its window is over and is never released. So no permit is held
 while CMD runs, and none can be lost. Operators see --label while the call waits, and
