@@ -116,7 +116,7 @@ func (o *runOptions) flags(cmd *cobra.Command) {
 	numberFlag(f, &o.job.Limit, "limit", "", "most units in use at once, on all machines together (required)")
 	f.DurationVar(&o.job.TTL, "ttl", runTTL, "lease of the permit, which expires without renewals; choose it at least twice as long as outages to survive")
 	f.StringVar(&o.job.OnLost, "on-lost", run.OnLostTerm, "what to do with CMD when the permit is lost: term, kill or ignore")
-	f.DurationVar(&o.job.KillAfter, "kill-after", 0, "time from TERM to KILL, at most 8 % of --ttl, and below 2.5s a tenth of it less 50ms (default the most)")
+	f.DurationVar(&o.job.KillAfter, "kill-after", 0, "time from TERM to KILL (default and most: 8 % of --ttl, such as 0.8s of 10s, and less than that below 2.5s)")
 	f.DurationVar(&o.job.MinHold, "min-hold", 0, "hold at least that long, where clocks of machines differ, unless INT, TERM or QUIT ends it; a loss meanwhile is a warning")
 	f.BoolVar(&o.job.Numbered, "numbered", false, "number the units: 0 to the limit minus 1, each held once at a time")
 	// It fails only for a flag that is not there.

@@ -91,7 +91,7 @@ func overtakes(lines orderings, grants []history.Grant) (pairs int, found []hist
 
 func (e evidence) deadReleased() verdict {
 	d := e.death
-	allowed := ttl + deathGrace + time.Duration(d.late) // a lease cannot be shorter because the machine is busy
+	allowed := ttl + deathGrace + time.Duration(d.late) // on a busy machine all processes come later
 	v := verdict{Promise: "the units of a dead process are released"}
 	switch {
 	case d.killed == 0:
