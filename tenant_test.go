@@ -302,7 +302,7 @@ func TestErrExceedsLimitOfATenantSaysWhichLimit(t *testing.T) {
 	assert.NotContains(t, err.Error(), "acme")
 	held := w.must(as(w.semaphore(), "acme", tenantLimit(1)).Acquire(t.Context(), 1)) // a newer declaration
 	_, err = as(s, "acme").Acquire(t.Context(), 2)
-	wrong(t, err, fairsem.ErrExceedsLimit, `of the name or of tenant "acme": a lower one than this call declares is in force`)
+	wrong(t, err, fairsem.ErrExceedsLimit, `of the name or of tenant "acme": the limit in force is lower than the one this call declares`)
 	w.release(held)
 }
 
