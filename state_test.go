@@ -431,12 +431,13 @@ func TestServerThatAnswersAfterAnotherIsSubscribedTo(t *testing.T) {
 
 // A permit was held, or a position kept, for a TTL that no call knew of.
 func TestReleaseOfACallThatGaveUpIsSentAgainIfItIsRefused(t *testing.T) {
+	t.Parallel()
 	for name, state := range map[string]protocol.State{"holder": protocol.Held, "waiter": protocol.Waiting} {
 		t.Run(name, func(t *testing.T) {
 			onWire(t, 30*time.Second, func(t *testing.T, c *Client, w *wire) {
 				a := asks(c, "a", 1, CallOptions{})[0]
 				f := w.carries("acquire a: 1")
-				a.state.giveUp(a)
+				assert.ErrorContains(t, a.state.giveUp(a), "no answer")
 				f.answers(1, -1, 0, 1, int64(state), 10)
 				f = w.carries("release a: 1")
 				f.cmds[0].SetErr(testclient.Reply("READONLY You can't write against a read only replica."))
