@@ -45,7 +45,7 @@ func (s *servers) add(server int64) (replaced bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	fresh := time.Since(s.subscribed) < freshSubscription
+	subscribed := s.subscribed
 	s.subscribed = time.Time{}
 	if server == s.newest {
 		return false
@@ -54,7 +54,7 @@ func (s *servers) add(server int64) (replaced bool) {
 	if _, known := s.firstSeen[server]; known {
 		return false
 	}
-	replaced = !fresh && len(s.firstSeen) > 0
+	replaced = len(s.firstSeen) > 0 && time.Since(subscribed) >= freshSubscription
 	if len(s.firstSeen) == maxServers {
 		first := server
 		for other, since := range s.firstSeen {

@@ -101,7 +101,8 @@ const layoutProblem = "layout"
 const keysAreRenewed = "within 10 s and the longest TTL or window"
 
 // drain is the advice about the keys of another version.
-var drain = "or drain the name: stop the processes of that version, and its " + failure.KeysExpire + "; if nothing is held any more: redis-cli DEL 'PREFIX:{NAME}:'{" + strings.Join(protocol.Kinds[:], ",") + "}"
+var drain = "or drain the name: stop the processes of that version, and its " + failure.KeysExpire +
+	"; if nothing is held any more: redis-cli DEL 'PREFIX:{NAME}:'{" + strings.Join(protocol.Kinds[:], ",") + "}"
 
 // otherLayout returns the finding about a name whose keys this version does not read, if it is one.
 func (f facts) otherLayout() (bad Finding, differs bool) {
