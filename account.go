@@ -18,18 +18,19 @@ func (a account) isDefault() bool { return a.share <= 1 && a.limit == 0 }
 
 // explain adds to the error of a call for so many units, which declared that limit of the name, which queue or limit it is about. Redis
 // does not say which limit was exceeded.
-func (a account) explain(err error, units, limit int64) error {
+func (o *CallOptions) explain(err error, units, limit int64) error {
+	a := o.account()
 	switch {
 	case errors.Is(err, ErrExceedsLimit) && limit > 0 && units > limit:
 		return fmt.Errorf("%w (%d is more than the limit %d of the name)", err, units, limit)
 	case errors.Is(err, ErrExceedsLimit) && a.share == 0:
-		return fmt.Errorf("%w (the limit in force, declared elsewhere, is below %d)", err, units)
-	case a.share == 0:
-		return err
-	case errors.Is(err, ErrQueueFull):
-		return fmt.Errorf("%w (tenant %q)", err, a.tenant)
+		return fmt.Errorf("%w (%d is more than the limit in force, which another handle or process declared, or which was set by hand: see Status)", err, units)
 	case errors.Is(err, ErrExceedsLimit):
 		return fmt.Errorf("%w (of the name or of tenant %q: the limit in force is lower than the one this call declares)", err, a.tenant)
+	case errors.Is(err, ErrQueueFull) && a.share == 0:
+		return fmt.Errorf("%w (MaxQueue %d)", err, o.MaxQueue)
+	case errors.Is(err, ErrQueueFull):
+		return fmt.Errorf("%w (MaxQueue %d, tenant %q)", err, o.MaxQueue, a.tenant)
 	}
 	return err
 }

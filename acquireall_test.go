@@ -284,7 +284,7 @@ func TestInvalidRequestsAreRefused(t *testing.T) {
 		requests []fairsem.Request
 		part     string
 	}{
-		{nil, `acquire-all "": invalid argument: there is no request`},
+		{nil, `acquire-all: invalid argument: there is no request`},
 		{[]fairsem.Request{a.Request(1), {}}, "zero value"},
 		{[]fairsem.Request{a.Request(1), nobody.Request(1)}, "zero value"},
 		{[]fairsem.Request{a.Request(1), new(fairsem.Mutex).Request()}, "zero value"},

@@ -151,6 +151,26 @@ func TestListEndsWhenRedisHasNotAnsweredForATTL(t *testing.T) {
 	})
 }
 
+func TestCloseSaysWhyRedisHasNotConfirmedTheReleases(t *testing.T) {
+	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
+		asks(c, "a", 1, CallOptions{})
+		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(protocol.Held), 10)
+		closed := make(chan error, 1)
+		go func() { closed <- c.releaseAll(c.everyState()) }()
+		for {
+			select {
+			case f := <-w.arrived:
+				f.end <- io.EOF
+				continue
+			case err := <-closed:
+				require.ErrorIs(t, err, ErrUnavailable)
+				require.ErrorIs(t, err, io.EOF)
+			}
+			break
+		}
+	})
+}
+
 // Before the expired entries are removed Redis answers a call with "not yet", and the call asks again.
 func TestCallThatRedisHasAnsweredIsNotToldOfSilenceWhileItAsksAgain(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
@@ -163,6 +183,7 @@ func TestCallThatRedisHasAnsweredIsNotToldOfSilenceWhileItAsksAgain(t *testing.T
 		err := (<-asked).err
 		require.ErrorIs(t, err, ErrNotAcquired)
 		require.NotErrorIs(t, err, ErrUnavailable)
+		require.ErrorIs(t, err, errNotYet)
 	})
 }
 

@@ -65,7 +65,7 @@ func (e bothErrors) Unwrap() []error { return []error{e.one, e.two} }
 // still. Acquire asks again.
 var errPositionLost = errors.New("fairsem: position in the queue lost")
 
-// opError says which operation failed on which name.
+// opError says which operation failed, and on which name; "": on none.
 type opError struct {
 	op, name string
 	err      error
@@ -84,10 +84,17 @@ func nilContext(op, name string) error {
 }
 
 func (e *opError) Error() string {
-	return fmt.Sprintf("fairsem: %s %q: %s", e.op, e.name, strings.TrimPrefix(e.err.Error(), "fairsem: "))
+	what := e.op
+	if e.name != "" {
+		what = fmt.Sprintf("%s %q", e.op, e.name)
+	}
+	return fmt.Sprintf("fairsem: %s: %s", what, unprefixed(e.err))
 }
 
 func (e *opError) Unwrap() error { return e.err }
+
+// unprefixed is the text of an error that is not the first in a message.
+func unprefixed(err error) string { return strings.TrimPrefix(err.Error(), "fairsem: ") }
 
 // advise adds advice to err.
 func advise(err error) error {
@@ -135,13 +142,19 @@ func ended(ctx context.Context) error {
 
 var errLate = fmt.Errorf("%w: MaxWait has passed", ErrNotAcquired)
 
-// withDoubt adds to the error of a call that Redis had not answered it; nil: Redis had.
+// withDoubt adds to the error of a call why Redis has not said yes or no; nil: it has.
 func withDoubt(err, unanswered error) error {
 	if unanswered == nil {
 		return err
 	}
-	return fmt.Errorf("%w: %w", err, unanswered)
+	return &bothErrors{err.Error() + ": " + unprefixed(unanswered), err, unanswered}
 }
+
+// errNotYet is of a call that Redis has answered with neither yes nor no.
+var errNotYet = errors.New("Redis grants nothing yet, because it was started less than Options.Grace ago or still removes expired entries")
+
+// errTaken is the refusal of a call that does not wait.
+var errTaken = fmt.Errorf("%w: its units are in use or paused, or others wait", ErrNotAcquired)
 
 // Why a permit was lost.
 var (

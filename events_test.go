@@ -282,7 +282,7 @@ func TestUnobservedEventsCostNoAllocation(t *testing.T) {
 			a.hold.claim(nil)
 			a.reportGranted(e)
 			a.reportNotAcquired(e, "a", failure)
-			a.reportLost(e, v.host.clock, a.whyOver(0))
+			a.reportLost(e, v.host.clock)
 			a.reported = false
 			a.reportEnd(e, v.host.clock, nil)
 		}), name)

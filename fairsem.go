@@ -294,10 +294,12 @@ func (c *Client) releaseAll(states []*nameState) (err error) {
 		missing++
 		if isClosed(t.released) {
 			cause = cmp.Or(cause, t.releaseErr)
+		} else {
+			cause = cmp.Or(cause, t.state.pipeline.Failure())
 		}
 	}
 	if missing > 0 {
-		err = fmt.Errorf("%w: close: %d permits or positions in the queue were not released and expire within their TTL; grants of a Limiter expire with their window", ErrUnavailable, missing)
+		err = fmt.Errorf("%w: close: not released: %d of the permits and positions in the queue, which expire within their TTL; grants of a Limiter expire with their window", ErrUnavailable, missing)
 	}
 	if cause != nil {
 		err = fmt.Errorf("%w: %w", err, cause)

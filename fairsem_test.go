@@ -257,7 +257,7 @@ func unlessLate(err error) error {
 }
 
 // lateRelease matches one error. Joined ones are several lines.
-var lateRelease = regexp.MustCompile(`^fairsem: .*(and it goes on in the background.*|were not released and expire within their TTL; .*)$`)
+var lateRelease = regexp.MustCompile(`^fairsem: .*(and it goes on in the background.*|close: not released: .*)$`)
 
 func (w *world) eventually(is func() bool, why string) {
 	w.t.Helper()

@@ -85,7 +85,7 @@ func TestLossIsReportedBeforeTheNextGrant(t *testing.T) {
 		proxy.Hold()
 		q := w.granted(next)
 		require.Error(t, p.Context().Err(), "two live permits for one unit")
-		assert.Equal(t, fairsem.ErrLost, context.Cause(p.Context()))
+		assert.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrLost)
 		proxy.Resume()
 
 		// S3: the late release of the lost permit frees nothing of the new one.
@@ -156,7 +156,7 @@ func TestStoppedServerEndsPermitsInTimeAndExpiresThemLater(t *testing.T) {
 	p := w.must(s.Acquire(t.Context(), 1))
 	require.NoError(t, server.Pause())
 	<-p.Context().Done()
-	assert.Equal(t, fairsem.ErrLost, context.Cause(p.Context()))
+	assert.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrLost)
 	require.NoError(t, server.Resume())
 	require.ErrorIs(t, givenBack(t.Context(), p), fairsem.ErrLost)
 	w.release(w.must(s.Acquire(t.Context(), 1)))
@@ -582,7 +582,7 @@ func TestPermitDeletedOnTheServerIsReportedAsLost(t *testing.T) {
 	p := w.must(s.Acquire(t.Context(), 1))
 	w.takeAway(p.ID())
 	<-p.Context().Done()
-	assert.Equal(t, fairsem.ErrLost, context.Cause(p.Context()))
+	assert.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrLost)
 	assert.ErrorIs(t, givenBack(t.Context(), p), fairsem.ErrLost)
 }
 
@@ -593,7 +593,7 @@ func TestDoReportsALossThatItsFunctionDidNotSee(t *testing.T) {
 	err := s.Do(t.Context(), 1, func(ctx context.Context) error {
 		require.NoError(t, w.rdb.Del(ctx, w.key("owner"), w.key("timeout")).Err())
 		<-ctx.Done()
-		assert.Equal(t, fairsem.ErrLost, context.Cause(ctx))
+		assert.ErrorIs(t, context.Cause(ctx), fairsem.ErrLost)
 		return nil
 	})
 	require.ErrorIs(t, err, fairsem.ErrLost)

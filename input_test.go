@@ -384,6 +384,9 @@ func TestPasswordIsInNoError(t *testing.T) {
 				assert.NotContains(t, e.Error(), right)
 				assert.NotContains(t, e.Error(), wrong)
 			}
+			if password != "" { // without one the connection may just end
+				assert.Contains(t, err.Error(), "give the go-redis client the user and the password", name)
+			}
 		}
 	}
 	w.release(w.must(w.of(w.clientOn(w.as("default", right), fairsem.Options{}), 1).Acquire(t.Context(), 1)))

@@ -175,12 +175,12 @@ func (i *Inspector) stock(ctx context.Context) (protocol.Stock, error) {
 // of one moment, and changes behind it are not seen. It ends with the first error, which comes
 // with an empty Ticket.
 func (i *Inspector) Holders(ctx context.Context) iter.Seq2[Ticket, error] {
-	return i.list(ctx, protocol.Owner)
+	return i.list(ctx, "holders", protocol.Owner)
 }
 
 // Waiters is [Inspector.Holders] for the calls that wait, in the order of the queue.
 func (i *Inspector) Waiters(ctx context.Context) iter.Seq2[Ticket, error] {
-	return i.list(ctx, protocol.Queue)
+	return i.list(ctx, "waiters", protocol.Queue)
 }
 
 // Tenant is the state of a tenant of a name. See [CallOptions].
@@ -231,17 +231,17 @@ func (i *Inspector) Tenants(ctx context.Context) iter.Seq2[Tenant, error] {
 // pageSize bounds how long a call about a long queue keeps the server busy.
 const pageSize = 200
 
-func (i *Inspector) list(ctx context.Context, kind string) iter.Seq2[Ticket, error] {
+func (i *Inspector) list(ctx context.Context, op, kind string) iter.Seq2[Ticket, error] {
 	return func(yield func(Ticket, error) bool) {
 		if err := i.check(ctx); err != nil {
-			yield(Ticket{}, i.wrap("list", err))
+			yield(Ticket{}, i.wrap(op, err))
 			return
 		}
 		var after protocol.Bookmark
 		for more := true; more; {
 			p, err := i.page(ctx, kind, after)
 			if err != nil {
-				yield(Ticket{}, i.wrap("list", err))
+				yield(Ticket{}, i.wrap(op, err))
 				return
 			}
 			for _, t := range i.client.ticketsOf(ctx, kind, p.Entries) {

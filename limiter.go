@@ -24,8 +24,8 @@ type Decision struct {
 	RetryAfter time.Duration // if refused: until the same call would be allowed if no other came, or a lower bound, see Allow
 }
 
-// Limiter returns a handle on the rate limit of that name: at most limit units in any window of length per, which is rounded up
-// to milliseconds and may be up to 31 days. Names and limits are as for [Client.Semaphore]; a window is declared together with
+// Limiter returns a handle on the rate limit of that name: at most limit units in any window of length per: 1 ms to 31 days, rounded
+// up to milliseconds. Names and limits are as for [Client.Semaphore]; a window is declared together with
 // its limit. A grant counts for the window that was in force when it was granted: if a longer window is declared later, it may
 // contain too many units once; if a shorter one is, old grants still count for as long as before. Calls fail while a semaphore
 // uses the name, and afterwards for as long as [Client.List] yields it.
@@ -37,7 +37,7 @@ func (c *Client) Limiter(name string, limit int64, per time.Duration) (*Limiter,
 	if err != nil {
 		return nil, err
 	}
-	if per <= 0 || per > maxWindow {
+	if per < time.Millisecond || per > maxWindow {
 		return nil, wrap("limiter", name, fmt.Errorf("%w: window %v is not between 1ms and %v", ErrInvalid, per, maxWindow))
 	}
 	s.spec.Window = (per + time.Millisecond - 1).Truncate(time.Millisecond)

@@ -461,7 +461,11 @@ func TestLimiterRefusesInvalidInputBeforeAnyIO(t *testing.T) {
 	}
 	_, err := c.Limiter("", 1, time.Second)
 	invalid(t, err, "empty")
-	l, err := c.Limiter("name", 1, time.Nanosecond)
+	for _, per := range []time.Duration{-1, 0, 60, time.Millisecond - 1, 31*24*time.Hour + 1} { // 60: seconds were meant
+		_, err := c.Limiter("name", 1, per)
+		invalid(t, err, "between 1ms and 744h0m0s")
+	}
+	l, err := c.Limiter("name", 1, time.Millisecond)
 	require.NoError(t, err)
 	invalid(t, l.Wait(t.Context(), 0), "weight")
 	invalid(t, l.Wait(none, 1), "nil")

@@ -418,14 +418,14 @@ func losesTheLock(
 	t.Helper()
 	p := w.must(get(t.Context()))
 	next := w.must(other(t.Context())) // p is not released
-	assert.Equal(t, fairsem.ErrLost, context.Cause(p.Context()))
+	assert.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrLost)
 	require.ErrorIs(t, givenBack(t.Context(), p), fairsem.ErrLost)
 	require.NoError(t, next.Context().Err())
 	w.release(next)
 
 	err := do(t.Context(), func(ctx context.Context) error {
 		<-ctx.Done()
-		assert.Equal(t, fairsem.ErrLost, context.Cause(ctx))
+		assert.ErrorIs(t, context.Cause(ctx), fairsem.ErrLost)
 		return nil
 	})
 	require.ErrorIs(t, err, fairsem.ErrLost)
@@ -440,7 +440,7 @@ func TestHolderOfALockIsNotifiedWhenRedisNoLongerHasIt(t *testing.T) {
 		lapse(t, w, p.ID())
 		next := w.must(lock(fairsem.CallOptions{}).TryLock(t.Context()))
 		<-p.Context().Done()
-		assert.Equal(t, fairsem.ErrLost, context.Cause(p.Context()))
+		assert.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrLost)
 		w.release(next)
 	})
 }

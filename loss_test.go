@@ -154,7 +154,7 @@ func TestRestoreThatNoLongerFitsIsReportedAsLost(t *testing.T) {
 	q := w.must(w.semaphore().TryAcquire(t.Context(), 1)) // the server was never down
 	proxy.Resume()
 	<-p.Context().Done()
-	assert.Equal(t, fairsem.ErrLost, context.Cause(p.Context()))
+	require.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrLost)
 	require.ErrorIs(t, givenBack(t.Context(), p), fairsem.ErrLost)
 	require.NoError(t, q.Context().Err())
 	w.release(q)

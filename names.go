@@ -43,7 +43,7 @@ func (c *Client) List(ctx context.Context) iter.Seq2[string, error] {
 func (c *Client) ListAt(ctx context.Context, share float64) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if err := c.walk(ctx, share, func(name string) bool { return yield(name, nil) }); err != nil {
-			yield("", c.wrap("list", err))
+			yield("", wrap("list", "", err))
 		}
 	}
 }

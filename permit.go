@@ -16,7 +16,7 @@ type Permit struct {
 }
 
 // Context is done the moment the permit may no longer be relied on, and at the latest when it is released. Its cause, see
-// [context.Cause], is then [ErrLost] or [ErrReleased]. It has the values of the context given to Acquire, but not its
+// [context.Cause], is then [ErrLost], with the reason, or [ErrReleased]. It has the values of the context given to Acquire, but not its
 // cancellation: a permit does not end with the request that asked for it.
 //
 // When a process that was stopped continues, or a suspended machine wakes up, the first call of Err reports that the permit

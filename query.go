@@ -83,21 +83,13 @@ func (c *Client) query(ctx context.Context, name string, q protocol.Call) (queri
 func (c *Client) Ping(ctx context.Context) error {
 	const op = "ping"
 	if ctx == nil {
-		return c.wrap(op, errNilContext)
+		return nilContext(op, "")
 	}
 	err := cmp.Or(c.check(), ended(ctx))
 	if err == nil {
 		err = c.askOnce(ctx, redis.NewStatusCmd(context.Background(), "ping"))
 	}
-	return c.wrap(op, err)
-}
-
-// wrap adds the method, and the prefix for which it is called.
-func (c *Client) wrap(op string, err error) error {
-	if c == nil {
-		return wrap(op, "", err)
-	}
-	return wrap(op, c.keyspace.Prefix, err)
+	return wrap(op, "", err)
 }
 
 // askOnce sends a command that is about no semaphore, once.

@@ -71,9 +71,16 @@ func (t *ticket) reportPositionLost(e *events) {
 }
 
 // reportLost reports the loss of t's permit, with its reason, if it was lost while its holder had it.
-func (t *ticket) reportLost(e *events, c *clock.Clock, why error) {
-	if e != nil && t.hold.begun && errors.Is(t.hold.ended(), ErrLost) {
-		t.reportEnd(e, c, lostFor(why))
+func (t *ticket) reportLost(e *events, c *clock.Clock) {
+	if e == nil || !t.hold.begun {
+		return
+	}
+	lost := t.hold.ended()
+	if lost == ErrLost { // its holder has looked at the clock, which does not say why
+		lost = lostFor(t.whyOver(c.Asleep()))
+	}
+	if errors.Is(lost, ErrLost) {
+		t.reportEnd(e, c, lost)
 	}
 }
 

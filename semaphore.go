@@ -159,7 +159,7 @@ func (s *Semaphore) obtain(ctx context.Context, op string, n int64, mode waitMod
 		case errors.Is(err, errPositionLost):
 			t.reportPositionLost(s.client.events)
 		default:
-			err = wrap(op, s.name, s.options().account().explain(err, n, s.spec.Limit))
+			err = wrap(op, s.name, s.options().explain(err, n, s.spec.Limit))
 			t.reportNotAcquired(s.client.events, s.name, err)
 			return t, err
 		}

@@ -196,13 +196,11 @@ func (a answer) isUnchecked(t *ticket) bool {
 
 // learnLocked handles the result of one ticket's operation.
 func (v *nameState) learnLocked(t *ticket, a answer) {
-	if a.isOther(t) {
-		v.loseLocked(t, ErrLost, errRegranted)
-	}
 	t.known = t.known || t.phase == leaving && (a.State == protocol.Held || a.State == protocol.Waiting) // so a refused release is tried again
 	s := situation{
 		event: answered, verb: a.verb, state: a.State,
 		ended: t.phase == holding && t.hold.ended() != nil,
+		other: a.isOther(t),
 		less:  t.isLess(a.State, a.epoch) && (t.phase == leaving || t.lease.remaining(a.now) > 0),
 		newer: t.phase == holding && a.sent.After(t.hold.at),
 		stale: t.phase == waiting && a.State == protocol.Held && a.Number != 0 && a.Number != t.token && a.Number < t.epoch,
@@ -267,14 +265,17 @@ func (v *nameState) applyLocked(t *ticket, s situation) effect {
 	case doLeave:
 		v.leaveLocked(t)
 	case doLoseForged:
-		v.loseLocked(t, ErrLost, errForged)
+		v.loseLocked(t, lostFor(errForged))
 		v.leaveLocked(t)
 	case doLoseEvicted:
-		v.loseLocked(t, errHolderEvicted, ErrEvicted)
+		v.loseLocked(t, errHolderEvicted)
 		v.dropLocked(t)
 	case doLoseMissing:
-		v.loseLocked(t, ErrLost, errMissing)
+		v.loseLocked(t, lostFor(errMissing))
 		v.dropLocked(t)
+	case doLoseOther:
+		v.loseLocked(t, lostFor(errRegranted))
+		v.leaveLocked(t)
 	case doGiveUp:
 		v.finishLocked(t, unavailable(t.ttl, t.cause))
 		v.leaveLocked(t)
@@ -298,7 +299,7 @@ func (v *nameState) dropLocked(t *ticket) {
 // refusals are the errors of tickets that neither hold nor wait. On errPositionLost, Acquire tries again.
 var refusals = map[protocol.State]error{
 	protocol.Gone:    errPositionLost,
-	protocol.Refused: ErrNotAcquired,
+	protocol.Refused: errTaken,
 	protocol.Full:    ErrQueueFull,
 	protocol.TooBig:  ErrExceedsLimit,
 	protocol.Evicted: ErrEvicted,
@@ -436,7 +437,7 @@ func (v *nameState) leaveLocked(t *ticket) {
 	if t.phase == leaving || t.phase == removed {
 		return
 	}
-	t.reportLost(v.host.events, v.host.clock, t.whyOver(v.host.clock.Asleep()))
+	t.reportLost(v.host.events, v.host.clock)
 	t.known = t.phase != asking
 	v.moveLocked(t, leaving)
 	t.leftAt = time.Now()
@@ -444,10 +445,10 @@ func (v *nameState) leaveLocked(t *ticket) {
 	v.applyLocked(t, situation{event: abandoned})
 }
 
-// loseLocked ends the permit of t with the error lost, and reports why.
-func (v *nameState) loseLocked(t *ticket, lost, why error) {
+// loseLocked ends the permit of t with the error lost, and reports that.
+func (v *nameState) loseLocked(t *ticket, lost error) {
 	t.hold.end(lost)
-	t.reportLost(v.host.events, v.host.clock, why)
+	t.reportLost(v.host.events, v.host.clock)
 }
 
 // finishLocked ends the wait of the call that asked for t.
@@ -615,7 +616,7 @@ func (v *nameState) refreshAllLocked(now clock.Instant, verify bool) bool {
 func (v *nameState) loseOverdueLocked(now clock.Instant) {
 	for _, t := range v.tickets {
 		if t.isOverdue(now) {
-			v.loseLocked(t, ErrLost, t.whyOver(now.Asleep))
+			v.loseLocked(t, lostFor(t.whyOver(now.Asleep)))
 		}
 	}
 }
@@ -719,11 +720,14 @@ func (v *nameState) leave(t *ticket) {
 	v.leaveLocked(t)
 }
 
-// giveUp is leave for a caller that has not received a grant. If Redis has not answered the last operation of t, it returns
-// an error with the cause.
+// giveUp is leave for a caller that has not received a grant. The error says why Redis has said neither yes nor no, if it has not: there was no
+// answer, or it grants nothing yet.
 func (v *nameState) giveUp(t *ticket) (unanswered error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if t.phase == asking && t.heard {
+		unanswered = errNotYet
+	}
 	since := t.unansweredSince
 	if t.phase == asking && !t.heard && (t.busy || !since.IsZero()) { // no answer so far, however late it was sent
 		since = t.asked

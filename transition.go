@@ -25,6 +25,7 @@ type situation struct {
 	verb  *protocol.Script
 	state protocol.State
 	ended bool // holding: its permit has ended
+	other bool // holding: Redis has another grant of it
 	less  bool // Redis has less of it in this epoch than it had before
 	newer bool // the answer is younger than the grant
 	stale bool // waiting: the grant in the answer is from before it waited, so from an old file
@@ -82,6 +83,7 @@ const (
 	doLoseForged         // end its permit: a forged message had granted it
 	doLoseEvicted        // end its permit: it was evicted
 	doLoseMissing        // end its permit: Redis does not have it
+	doLoseOther          // end its permit, and release it: Redis has granted it anew, with other numbers
 	doConclude           // remove it, with the outcome of its release
 	doRemove             // remove it: Redis cannot have it
 	doForget             // remove it without an answer
@@ -120,6 +122,8 @@ func nextAnswered(s situation) effect {
 		return doRelease // of what Redis has lost, only the answer to that says whether another has it
 	case s.phase == leaving:
 		return doConclude // Redis no longer had it before its release was sent
+	case s.phase == holding && s.other:
+		return doLoseOther
 	case s.phase == holding && s.ended:
 		return doLeave // its lease is over by the clock, and its holder was notified
 	case s.less && (s.verb == protocol.RefreshScript || s.verb == protocol.ReduceScript):

@@ -374,7 +374,7 @@ func (w *Weighted) Err() error {
 	if lost == 0 {
 		return nil
 	}
-	return wrap("hold", w.sem.name, fmt.Errorf("%w: %d of %d units", why, lost, w.total))
+	return wrap("hold", w.sem.name, fmt.Errorf("%w (%d of %d units)", why, lost, w.total))
 }
 
 // OnLost sets the function that is called when the caller loses units. n is their number; err is [ErrLost], and also [ErrEvicted] if any
@@ -392,7 +392,7 @@ func (w *Weighted) notify(n int64, why error) {
 	f := w.onLost
 	w.mu.Unlock()
 	if f != nil {
-		f(n, wrap("hold", w.sem.name, fmt.Errorf("%w: %d units", why, n)))
+		f(n, wrap("hold", w.sem.name, fmt.Errorf("%w (%d units)", why, n)))
 	}
 }
 

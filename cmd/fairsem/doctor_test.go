@@ -83,6 +83,6 @@ func TestTheDoctorDoesNotShowAPasswordThatIsWrong(t *testing.T) {
 	out, notify, code := doctorSays(t, "--redis", "rediss://default:geheim@"+s.Addr()+"?skip_verify=true")
 	assert.Equal(t, exit.Failure, code)
 	assert.Empty(t, out)
-	assert.Regexp(t, `^fairsem: no Redis at 127\.0\.0\.1:\d+: WRONGPASS .*; check address, user and password\n$`, notify)
+	assert.Regexp(t, `^fairsem: Redis at 127\.0\.0\.1:\d+ refuses: WRONGPASS .*; check address, user and password\n$`, notify)
 	assert.NotContains(t, notify, "geheim")
 }

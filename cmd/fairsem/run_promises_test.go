@@ -169,7 +169,7 @@ func TestAWrongPasswordIsOneLineWithoutIt(t *testing.T) {
 	for _, args := range [][]string{{"run", "n", "--limit", "1", "--redis", "redis://user:geheim@" + m.Addr(), "--", "true"}, {"demo", "--redis", "redis://user:geheim@" + m.Addr()}} {
 		out, err := exec.CommandContext(t.Context(), "fairsem", args...).CombinedOutput()
 		assert.Equal(t, exit.Failure, exitCode(err))
-		assert.Regexp(t, `^fairsem: no Redis at `+m.Addr()+`: .*check address, user and password.*\n$`, string(out))
+		assert.Regexp(t, `^fairsem: Redis at `+m.Addr()+` refuses: .*check address, user and password.*\n$`, string(out))
 		assert.NotContains(t, string(out), "geheim")
 	}
 }

@@ -172,6 +172,9 @@ var advice = map[string]string{
 	"FAIRSEMKIND":                         "a Limiter and a Semaphore need names of their own",
 	"FAIRSEMLAYOUT an older version":      layoutAdvice,
 	"FAIRSEMLAYOUT a newer version":       "upgrade this program, or " + layoutAdvice,
+	"NOAUTH":                              passwordAdvice,
+	"Protocol error: unauthenticated":     passwordAdvice,
+	"WRONGPASS":                           passwordAdvice,
 	"NOPERM":                              rightsAdvice,
 	"ACL failure in script":               rightsAdvice,
 	"The user executing the script can't": rightsAdvice, // how Redis 7.0 says it
@@ -181,6 +184,9 @@ var advice = map[string]string{
 const KeysExpire = "keys expire 40 s later, or 20 s after the longest TTL, window or grace period"
 
 const layoutAdvice = "let the processes of that version end: their " + KeysExpire + "; docs/upgrading.md says how to delete them earlier"
+
+// How Redis says that none was given depends on the command: a long one is a protocol error.
+const passwordAdvice = "give the go-redis client the user and the password of this Redis"
 
 const rightsAdvice = "give this Redis user the rights that docs/operations.md lists"
 

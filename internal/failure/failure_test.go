@@ -103,3 +103,15 @@ func used(t *testing.T, path string) (names []string) {
 	})
 	return names
 }
+
+// Redis calls a long command before a password a protocol error, which says nothing to its user.
+func TestPasswordThatIsWrongOrMissingComesWithAdvice(t *testing.T) {
+	t.Parallel()
+	for _, said := range []string{
+		"NOAUTH Authentication required.", "ERR Protocol error: unauthenticated multibulk length", "ERR Protocol error: unauthenticated bulk length",
+		"WRONGPASS invalid username-password pair or user is disabled.",
+	} {
+		assert.Contains(t, failure.Advice(testclient.Reply(said)), "the password of this Redis", said)
+	}
+	assert.Empty(t, failure.Advice(testclient.Reply("ERR Protocol error: invalid bulk length")))
+}

@@ -48,7 +48,7 @@ func (s *Server) check(ctx context.Context, client redis.UniversalClient) error 
 	}
 	if err != nil {
 		form := "no Redis at %s: %s; %s"
-		if Refuses(err) {
+		if known(err, refusals, denials) != "" {
 			form = "Redis at %s refuses: %s; %s"
 		}
 		return failure.Reworded(err, form, s, s.describe(err), s.advice(err))
