@@ -334,8 +334,11 @@ func TestFullQueueDoesNotFailACallThatADialServes(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	other, left := w.Semaphore(1), make(chan error, 1)
-	go func() { // ends with ctx
-		_, err := other.Acquire(ctx, 1)
+	go func() { // ends with ctx, or when the pool gives its connection up: an answer to it may bring the message that another waits
+		p, err := other.Acquire(ctx, 1)
+		if err == nil {
+			err = p.Release(ctx)
+		}
 		left <- err
 	}()
 	w.Eventually(func() bool { return w.Status(s).Waiting == 1 }, "the queue is not full")
@@ -346,5 +349,7 @@ func TestFullQueueDoesNotFailACallThatADialServes(t *testing.T) {
 		assert.NoError(t, <-ended)
 	}
 	cancel()
-	assert.ErrorIs(t, <-left, context.Canceled)
+	if err := <-left; err != nil {
+		assert.ErrorIs(t, err, context.Canceled)
+	}
 }

@@ -375,41 +375,43 @@ func (p *pool) newLink(a *attempt, inner net.Conn, permit *fairsem.Permit) *link
 // closed is called once, after a connection was closed.
 func (p *pool) closed(l *link) {
 	p.mu.Lock()
-	p.removeLocked(l)
+	_, counted := p.links[l]
+	delete(p.links, l)
 	p.dials++
 	p.mu.Unlock()
 	if l.attempt.closed(l) {
 		return
 	}
 	p.dropped()
-	if l.goes.Load() && !l.recycle.Load() {
+	forOthers := l.goes.Load() && !l.recycle.Load()
+	if forOthers || !counted {
 		held.Release(l.permit)
 		return
 	}
 	p.recycle(l.permit)
 }
 
-// forget no longer counts a connection whose permit was lost.
+// forget no longer counts a connection whose permit was lost: one less is to be closed for others.
 func (p *pool) forget(l *link) {
 	p.mu.Lock()
-	p.removeLocked(l)
-	p.mu.Unlock()
-}
-
-// removeLocked no longer counts a connection: where it was none of those to be closed for others, it is one less of them.
-func (p *pool) removeLocked(l *link) {
-	if _, is := p.links[l]; is && !l.goes.Load() && p.share.toShed > 0 {
-		p.share.toShed--
+	defer p.mu.Unlock()
+	if _, is := p.links[l]; is && !l.goes.Load() {
+		p.shedOneLocked()
 	}
 	delete(p.links, l)
 }
 
-// recycle gives a permit to a call of this pool that waits for one. Without such a call it is released.
+// shedOneLocked counts a permit that the pool has given up among those that it gives up for others.
+func (p *pool) shedOneLocked() { p.share.toShed = max(0, p.share.toShed-1) }
+
+// recycle gives a permit to a call of this pool that waits for one. Without such a call, or if others are to have it, it is released.
 func (p *pool) recycle(permit *fairsem.Permit) {
 	p.mu.Lock()
 	keep := permit.Context().Err() == nil && p.waiting.Len()+p.stranded.Len() > 0 && p.share.toShed == 0
 	if keep {
 		p.grantLocked(permit)
+	} else {
+		p.shedOneLocked()
 	}
 	p.mu.Unlock()
 	if !keep {

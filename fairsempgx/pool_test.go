@@ -769,6 +769,47 @@ func TestBusyPoolsOfOneProcessLeaveAnotherItsPart(t *testing.T) {
 	w.take(w.pool(w.Semaphore(2), 1))
 }
 
+// The pool counted such a connection among those that it gives up for others, and kept its permit for a call of its own.
+func TestPoolWhoseConnectionsEndUnusableLeavesAnotherProcessItsPart(t *testing.T) {
+	for name, use := range map[string]func(ctx context.Context, conn *pgxpool.Conn){
+		"query timed out": func(ctx context.Context, conn *pgxpool.Conn) {
+			ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+			defer cancel()
+			_, _ = conn.Exec(ctx, "SELECT pg_sleep(60)")
+			conn.Release()
+		},
+		"hijacked and closed": func(ctx context.Context, conn *pgxpool.Conn) {
+			taken := conn.Hijack()
+			_, _ = taken.Exec(ctx, "SELECT pg_sleep(0.05)")
+			_ = taken.Close(ctx)
+		},
+		"transaction left open": func(ctx context.Context, conn *pgxpool.Conn) {
+			_, _ = conn.Exec(ctx, "BEGIN")
+			conn.Release()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.TTL = 5 * time.Second
+			s := w.Semaphore(1)
+			busy := w.pool(s, 5)
+			w.loadOf(func(ctx context.Context) error {
+				conn, err := busy.Acquire(ctx)
+				if err == nil {
+					use(ctx, conn)
+				}
+				return err
+			}, 4)
+			w.EventuallyUsed(s, 1)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			one, err := w.pool(w.Semaphore(1), 1).Acquire(ctx)
+			require.NoError(t, err)
+			one.Release()
+		})
+	}
+}
+
 // A hook that is set after Configure replaces that of this package.
 func TestHookThatWasReplacedAfterConfigureFailsCalls(t *testing.T) {
 	for name, c := range map[string]struct {
