@@ -6,7 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync/atomic"
+	"net"
+	"sync"
 
 	"github.com/fairsem/fairsem"
 )
@@ -26,8 +27,44 @@ type onlyIdle struct{}
 
 var errOnlyIdle = errors.New("fairsemnet: no connection is idle")
 
-// mark is of one call of Connect.
-type mark struct{ dialled atomic.Bool }
+// mark is of one call of Connect, and of its dials. Some drivers leave a connection that they give up to the garbage collector, which never
+// gets one whose permit is renewed.
+type mark struct {
+	mu      sync.Mutex
+	dialled bool
+	opened  []net.Conn // by the dials that have ended
+}
+
+// begin is called before a dial: the driver has given up what it had dialled until then. Dials that run side by side leave each other alone.
+func (m *mark) begin() {
+	m.mu.Lock()
+	m.dialled = true
+	m.mu.Unlock()
+	m.close()
+}
+
+func (m *mark) add(c net.Conn) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.opened = append(m.opened, c)
+}
+
+func (m *mark) isDialled() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.dialled
+}
+
+// close closes what was dialled, unless the driver has.
+func (m *mark) close() {
+	m.mu.Lock()
+	all := m.opened
+	m.opened = nil
+	m.mu.Unlock()
+	for _, c := range all {
+		_ = c.Close() // it was given up
+	}
+}
 
 // Connect fails if the driver did not pass its context on: its connections would have no permits.
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -36,8 +73,12 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	m := new(mark)
 	opened, err := c.Connector.Connect(context.WithValue(ctx, markOf{c.shared}, m))
-	if err != nil || m.dialled.Load() {
+	switch {
+	case err != nil:
+		m.close()
 		return opened, err
+	case m.isDialled():
+		return opened, nil
 	}
 	if opened != nil {
 		_ = opened.Close() // it has not been used
@@ -53,11 +94,8 @@ func (c connector) Close() error {
 	return nil
 }
 
-// connects reports whether a dial with that context is for a connection of the DB, and not beside those.
-func (s *sharedDB) connects(ctx context.Context) bool {
-	m, ok := ctx.Value(markOf{s}).(*mark)
-	if ok {
-		m.dialled.Store(true)
-	}
-	return ok
+// markIn returns the mark of a dial for a connection of the DB, nil if it is one beside those.
+func (s *sharedDB) markIn(ctx context.Context) *mark {
+	m, _ := ctx.Value(markOf{s}).(*mark)
+	return m
 }

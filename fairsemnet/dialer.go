@@ -63,8 +63,12 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 		return nil, err
 	}
 	shared := d.shared.Load()
-	if shared != nil && !shared.connects(ctx) {
-		return d.open(ctx, network, address)
+	var connecting *mark // nil: without a DB
+	if shared != nil {
+		if connecting = shared.markIn(ctx); connecting == nil {
+			return d.open(ctx, network, address)
+		}
+		connecting.begin()
 	}
 	permit, err := shared.acquire(ctx, d.Semaphore)
 	if err != nil {
@@ -75,7 +79,11 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 		return nil, err
 	}
 	shared.opened(permit)
-	return held.Conn(inner, permit, d.Semaphore.Name(), d.Options.OnLost == KeepOpen), nil
+	c := held.Conn(inner, permit, d.Semaphore.Name(), d.Options.OnLost == KeepOpen)
+	if connecting != nil {
+		connecting.add(c)
+	}
+	return c, nil
 }
 
 // check does the checks that Acquire does not do.

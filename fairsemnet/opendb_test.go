@@ -1,9 +1,12 @@
 package fairsemnet_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
+	"io"
 	"net"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -99,6 +102,75 @@ func TestConnectionOfADBHoldsAUnitAndADialBesideItTakesNone(t *testing.T) {
 	for range 20 { // a release that was on its way would be counted
 		assert.Equal(t, int64(1), w.Status(s).Used)
 	}
+	require.NoError(t, c.Close())
+	require.NoError(t, db.Close())
+	w.EventuallyUsed(s, 0)
+}
+
+// lib/pq does that with sslmode=prefer, where a server has no TLS, and pgx with an AfterConnect that fails. The permit kept the connection from
+// the garbage collector.
+func TestConnectionThatADriverGivesUpWithoutClosingItHoldsNoUnit(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(1)
+	d := &fairsemnet.Dialer{Semaphore: s, Options: fairsemnet.Options{Dial: piped(t)}}
+	fails := false
+	db, err := d.OpenDB(connector{func(ctx context.Context) (net.Conn, error) {
+		given, err := d.DialContext(ctx, "", "")
+		if err != nil || fails {
+			return nil, cmp.Or(err, io.ErrUnexpectedEOF)
+		}
+		second, err := d.DialContext(ctx, "", "")
+		assert.ErrorIs(t, given.SetDeadline(time.Time{}), io.ErrClosedPipe, "it is open")
+		return second, err
+	}}, fairsemnet.DBOptions{MaxOpen: 1})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c, err := db.Conn(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, int64(1), w.Status(s).Used)
+	require.ErrorIs(t, c.Raw(func(any) error { return driver.ErrBadConn }), driver.ErrBadConn) // which closes it
+	w.EventuallyUsed(s, 0)
+
+	fails = true
+	_, err = db.Conn(ctx)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	w.EventuallyUsed(s, 0)
+	require.NoError(t, db.Close())
+}
+
+// Drivers race the addresses of a host.
+func TestDialsSideBySideOfOneConnectLeaveEachOtherAlone(t *testing.T) {
+	w := newWorld(t)
+	s := w.Semaphore(2)
+	both := make(chan struct{}, 2)
+	pipe := piped(t)
+	d := &fairsemnet.Dialer{Semaphore: s, Options: fairsemnet.Options{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		both <- struct{}{}
+		for len(both) < cap(both) {
+			runtime.Gosched()
+		}
+		return pipe(ctx, network, address)
+	}}}
+	db, err := d.OpenDB(connector{func(ctx context.Context) (net.Conn, error) {
+		other := make(chan net.Conn, 1)
+		go func() { // ends with the dial
+			c, err := d.DialContext(ctx, "", "")
+			assert.NoError(t, err)
+			other <- c
+		}()
+		c, err := d.DialContext(ctx, "", "")
+		if lost := <-other; assert.NotNil(t, lost) {
+			assert.NoError(t, lost.Close())
+		}
+		if assert.NoError(t, err) {
+			assert.NoError(t, c.SetDeadline(time.Now()), "it was closed")
+		}
+		return c, err
+	}}, fairsemnet.DBOptions{MaxOpen: 1})
+	require.NoError(t, err)
+	c, err := db.Conn(t.Context())
+	require.NoError(t, err)
 	require.NoError(t, c.Close())
 	require.NoError(t, db.Close())
 	w.EventuallyUsed(s, 0)

@@ -3,6 +3,7 @@ package fairsempgx_test
 import (
 	"context"
 	"database/sql"
+	"io"
 	"net/url"
 	"strings"
 	"sync"
@@ -10,11 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/fairsemnet"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -100,6 +104,34 @@ func TestDBClosesIdleConnectionsWhenAnotherDBOfTheProcessWaits(t *testing.T) {
 		other, _ := w.dbOn(s, open, 4)
 		closeAll(w, w.conns(other, 4))
 		closeAll(w, w.conns(idle, 4)) // and the other way round
+	})
+}
+
+func TestConnectionsThatADriverForgetsHoldNoUnits(t *testing.T) {
+	t.Run("pq that prefers TLS", func(t *testing.T) {
+		w := newWorld(t)
+		db, dials := w.dbOf(func(s *fairsem.Semaphore, url string, most int, dials *atomic.Int64) (*sql.DB, error) {
+			return openPQ(s, strings.Replace(url, "sslmode=disable", "sslmode=prefer", 1), most, dials)
+		}, 1, 1)
+		closeAll(t, w.conns(db, 1)) // it waited for its own unit
+		assert.Equal(t, int64(2), dials.Load(), "the server has no TLS")
+	})
+	t.Run("pgx with an AfterConnect that fails", func(t *testing.T) {
+		w := newWorld(t)
+		db, _ := w.dbOf(func(s *fairsem.Semaphore, url string, most int, _ *atomic.Int64) (*sql.DB, error) {
+			config, err := pgx.ParseConfig(url)
+			require.NoError(t, err)
+			dialer := &fairsemnet.Dialer{Semaphore: s}
+			config.DialFunc = dialer.DialContext
+			return dialer.OpenDB(stdlib.GetConnector(*config, stdlib.OptionAfterConnect(func(context.Context, *pgx.Conn) error {
+				return io.ErrUnexpectedEOF
+			})), fairsemnet.DBOptions{MaxOpen: most})
+		}, 1, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for range 3 {
+			require.ErrorIs(t, db.PingContext(ctx), io.ErrUnexpectedEOF)
+		}
 	})
 }
 
