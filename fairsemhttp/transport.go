@@ -15,7 +15,7 @@ import (
 // not the requests that Base repeats by itself. A caller that keeps one response open while it sends the next request holds two permits;
 // with as many such callers as units, all wait for each other.
 type Transport struct {
-	// Base sends the requests. If nil, it is [http.DefaultTransport].
+	// Base sends the requests. If nil, it is [http.DefaultTransport]; a Transport that replaces that needs a Base.
 	Base http.RoundTripper
 
 	// Limit is that of all requests. It must be nil if Options.LimitOf is set.
@@ -48,11 +48,15 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
+// base returns nil if it would be t itself.
 func (t *Transport) base() http.RoundTripper {
-	if t == nil || t.Base == nil {
-		return http.DefaultTransport
+	switch {
+	case t != nil && t.Base != nil:
+		return t.Base
+	case http.DefaultTransport == http.RoundTripper(t):
+		return nil
 	}
-	return t.Base
+	return http.DefaultTransport
 }
 
 const transportName = "fairsemhttp.Transport" // in errors
@@ -66,8 +70,11 @@ func (t *Transport) enter(loan *held.Loan, r *http.Request) error {
 			_ = r.Body.Close() // as a RoundTripper must; its error changes nothing
 		}
 	}()
-	if t == nil {
+	switch {
+	case t == nil:
 		return gate.Invalid(transportName, "it is nil")
+	case t.base() == nil:
+		return gate.Invalid(transportName, "it is http.DefaultTransport, and has no Base: set Base to the transport that it replaces")
 	}
 	g := gateOf(transportName, t.Limit, t.Options)
 	err := g.Check()

@@ -311,3 +311,17 @@ func TestIdleConnectionsOfTheBaseAreClosed(t *testing.T) {
 	assert.Equal(t, int64(1), base.closed.Load())
 	(&fairsemhttp.Transport{Base: base.roundTrip}).CloseIdleConnections() // has none
 }
+
+// It was its own Base, so one request took all units and waited for itself. The test has http.DefaultTransport for itself.
+func TestTransportThatReplacesTheDefaultNeedsABase(t *testing.T) {
+	before := http.DefaultTransport
+	defer func() { http.DefaultTransport = before }()
+	own := new(fairsemhttp.Transport)
+	http.DefaultTransport = own
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:1", http.NoBody)
+	require.NoError(t, err)
+	_, err = own.RoundTrip(request)
+	require.ErrorIs(t, err, fairsem.ErrInvalid)
+	require.ErrorContains(t, err, "set Base to the transport that it replaces")
+	own.CloseIdleConnections()
+}

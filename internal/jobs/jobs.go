@@ -108,9 +108,10 @@ func bounded(ctx context.Context, wait time.Duration) time.Duration {
 }
 
 // again returns in how long a job is to be tried again; 0: its context has ended, or trying again does not help. Jobs that are rescheduled
-// together do not come back together. One that stays cannot be tried again once its context has ended, for whatever reason.
+// together do not come back together. The context of a job that holds a permit of another limit ends with that, too: it can be
+// rescheduled, but one that stays cannot go on.
 func again(ctx context.Context, limit gate.Limit, err error, stays bool) time.Duration {
-	if gate.Ended(ctx) != nil || stays && ctx.Err() != nil {
+	if ctx.Err() != nil && (stays || !held.IsEnd(context.Cause(ctx))) {
 		return 0
 	}
 	d := gate.RetryAfter(ctx, limit, err)
@@ -133,7 +134,8 @@ func do[L gate.Limit](ctx context.Context, loan *held.Loan, limit L, work func(c
 	}
 	err := work(&loan.Scope)
 	ended := loan.Ended()
-	if ended == nil || !errors.Is(err, context.Canceled) || held.IsEnd(err) {
+	another := loan.Permit.Context().Err() == nil // the end is that of a permit around this one
+	if ended == nil || another || !errors.Is(err, context.Canceled) || held.IsEnd(err) {
 		return err
 	}
 	return fmt.Errorf("%w, because the permit of %q ended: %w", err, limit.Name(), ended)

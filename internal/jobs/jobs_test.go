@@ -32,28 +32,67 @@ func semaphore(t *testing.T, c *fairsem.Client, name string) *fairsem.Semaphore 
 	return s
 }
 
-// The job holds a permit of its first limit, whose end ends the context of the second wait.
-func TestJobThatWaitsForItsSecondLimitIsRescheduledWhenTheClientIsClosed(t *testing.T) {
+// The job holds a permit of its first limit, whose end ends the context of the second wait. Its work has not begun.
+func TestJobThatWaitsForItsSecondLimitIsRescheduledWhenTheFirstEnds(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		end   func(*testing.T, *fairsemtest.Server, *fairsem.Client, *fairsem.Semaphore)
+		is    error
+		least time.Duration
+	}{
+		"the client is closed": {func(t *testing.T, _ *fairsemtest.Server, c *fairsem.Client, _ *fairsem.Semaphore) { assert.NoError(t, c.Close()) }, fairsem.ErrClosed, time.Second},
+		"it is evicted":        {func(t *testing.T, _ *fairsemtest.Server, _ *fairsem.Client, s *fairsem.Semaphore) { evictAll(t, s) }, fairsem.ErrEvicted, time.Second},
+		"an outage":            {func(_ *testing.T, server *fairsemtest.Server, _ *fairsem.Client, _ *fairsem.Semaphore) { server.Down() }, fairsem.ErrLost, 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := fairsemtest.NewServer(t)
+				client := server.Client(fairsem.Options{})
+				first, second := semaphore(t, client, "a"), semaphore(t, client, "b")
+				_, err := second.Acquire(t.Context(), 1)
+				require.NoError(t, err)
+				inner := newRunner(t, Options[job, gate.Limit]{Limit: second, MaxWait: time.Hour})
+				var delay time.Duration
+				done := make(chan error, 1)
+				go func() { // ends with the first permit
+					_, err := newRunner(t, Options[job, gate.Limit]{Limit: first}).Run(t.Context(), job{}, func(ctx context.Context) (err error) {
+						delay, err = inner.Run(ctx, job{}, nothing)
+						return err
+					})
+					done <- err
+				}()
+				synctest.Wait()
+				test.end(t, server, client, first)
+				require.ErrorIs(t, <-done, test.is)
+				assert.GreaterOrEqual(t, delay, test.least)
+			})
+		})
+	}
+}
+
+func evictAll(t *testing.T, s *fairsem.Semaphore) {
+	for held, err := range s.Holders(t.Context()) {
+		assert.NoError(t, err)
+		assert.NoError(t, s.Evict(t.Context(), held.ID))
+	}
+}
+
+func TestErrorOfWorkUnderTwoLimitsNamesTheOneWhosePermitEnded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client := fairsemtest.NewServer(t).Client(fairsem.Options{})
-		first, second := semaphore(t, client, "a"), semaphore(t, client, "b")
-		_, err := second.Acquire(t.Context(), 1)
-		require.NoError(t, err)
-		inner := newRunner(t, Options[job, gate.Limit]{Limit: second, MaxWait: time.Hour})
-		var delay time.Duration
-		done := make(chan error, 1)
-		go func() { // ends when the client is closed
-			_, err := newRunner(t, Options[job, gate.Limit]{Limit: first}).Run(t.Context(), job{}, func(ctx context.Context) (err error) {
-				delay, err = inner.Run(ctx, job{}, nothing)
+		limits := map[string]*fairsem.Semaphore{"a": semaphore(t, client, "a"), "b": semaphore(t, client, "b")}
+		for name, evicted := range limits {
+			_, err := newRunner(t, Options[job, gate.Limit]{Limit: limits["a"]}).Run(t.Context(), job{}, func(ctx context.Context) error {
+				_, err := newRunner(t, Options[job, gate.Limit]{Limit: limits["b"]}).Run(ctx, job{}, func(ctx context.Context) error {
+					evictAll(t, evicted)
+					<-ctx.Done()
+					return ctx.Err()
+				})
 				return err
 			})
-			done <- err
-		}()
-		synctest.Wait()
-		require.NoError(t, client.Close())
-		require.ErrorIs(t, <-done, fairsem.ErrClosed)
-		assert.GreaterOrEqual(t, delay, time.Second)
+			require.EqualError(t, err, `context canceled, because the permit of "`+name+`" ended: fairsem: permit lost: evicted`)
+		}
 	})
 }
 
