@@ -36,7 +36,7 @@
 //	the rate is exceeded       the time until its turn, which a [fairsem.Limiter] knows
 //	nothing is granted         a guess, while the limit is paused, and after a start of Redis: 10 s, 1 s, or up to a TTL
 //	Redis does not answer      10 s
-//	the Client is closed       1 s
+//	the Client is closed       1 s, also if the permit of a middleware before this one is lost meanwhile
 //
 // and up to a quarter more, so that not all come back at once. asynq stores whole seconds, so it is up to one second more, and polls every
 // Config.DelayedTaskCheckInterval, 5 s. A task whose Deadline comes before that is a failure then, and its handler is not called. A weight
@@ -44,8 +44,8 @@
 //
 // asynq archives a task that has no retries left for any error. Such a task, which is every task with MaxRetry(0), is not rescheduled: it
 // waits in its worker, in the queue of the limit, until it has its permit. No MaxWait ends that, also not that of CallOptions; while
-// CallOptions.MaxQueue keeps it out of the queue, it tries again after the delays above. Its deadline or its timeout ends the wait, and
-// asynq archives it then. If its server is shut down meanwhile, asynq pushes it back to its queue.
+// CallOptions.MaxQueue keeps it out of the queue, it tries again after the delays above. Its deadline or its timeout ends the wait, or the
+// loss of a permit of a middleware before this one, and asynq archives it then. If its server is shut down meanwhile, asynq pushes it back to its queue.
 //
 // # How to choose MaxWait and the number of workers
 //

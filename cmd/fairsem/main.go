@@ -53,11 +53,17 @@ func report(stderr io.Writer, command string, err error) int {
 	case coded.Code != exit.Usage:
 		code, hint = coded.Code, ""
 	}
-	// Servers choose their words themselves.
+	// Servers choose their words themselves, and a URL in the wrong place has a password.
 	said := text.Clean(lineEnds.ReplaceAllString(strings.TrimSpace(strings.TrimPrefix(err.Error(), "fairsem: ")), " "))
+	if code == exit.Usage {
+		said = userInfo.ReplaceAllString(said, "://***@")
+	}
 	_, _ = fmt.Fprintf(stderr, "fairsem: %s%s\n", said, hint) // an error cannot be reported anywhere
 	return code
 }
 
 // lineEnds matches the space between two lines of a text: a suggestion of cobra has several.
 var lineEnds = regexp.MustCompile(`\s*\n\s*`)
+
+// userInfo matches the user and the password of a URL. A password may contain anything but white space.
+var userInfo = regexp.MustCompile(`://\S*@`)

@@ -18,8 +18,11 @@ import (
 
 // TestMain puts a program fairsem on the PATH of the tests: this test binary, under that name.
 func TestMain(m *testing.M) {
-	testscript.Main(sharing{m}, map[string]func(){"fairsem": main})
+	testscript.Main(sharing{m}, programs)
 }
+
+// programs are those that the commands of tests find, besides those of the system.
+var programs = map[string]func(){"fairsem": main}
 
 // sharing stops the servers that the tests have shared.
 type sharing struct{ m *testing.M }

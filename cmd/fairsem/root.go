@@ -66,7 +66,10 @@ const asArgument = `to pass it as an argument, put it after "--"`
 // wrongFlag returns a function that explains a wrong flag. advice says how to pass an argument that begins with - and is no flag.
 func wrongFlag(advice string) func(*cobra.Command, error) error {
 	return func(_ *cobra.Command, err error) error {
-		if _, is := errors.AsType[*pflag.NotExistError](err); is {
+		if unknown, is := errors.AsType[*pflag.NotExistError](err); is {
+			if len(unknown.GetSpecifiedShortnames()) > 1 {
+				advice = "flags of several letters begin with two dashes; " + advice
+			}
 			return exit.Usagef("%w (%s)", err, advice)
 		}
 		if invalid, is := errors.AsType[*pflag.InvalidValueError](err); is {

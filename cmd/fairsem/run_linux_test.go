@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
@@ -165,4 +166,48 @@ func TestAnUnreapedZombieDoesNotKeepARunAlive(t *testing.T) {
 	case <-time.After(time.Minute):
 		require.Fail(t, "the run does not end", out)
 	}
+}
+
+func init() { programs["regroup"] = regroup }
+
+// regroup moves to the process group of its parent, and executes its arguments.
+func regroup() {
+	group, err := syscall.Getpgid(os.Getppid())
+	if err == nil {
+		err = syscall.Setpgid(0, group)
+	}
+	if err == nil {
+		err = syscall.Exec(os.Args[1], os.Args[1:], os.Environ())
+	}
+	panic(err)
+}
+
+// It went on beside the next holder.
+func TestACommandThatMovesToAnotherGroupEndsWithItsPermit(t *testing.T) {
+	s := newStation(t)
+	dir := t.TempDir()
+	cmd, _ := s.begin("--limit", "1", "--ttl", "1h", "-c", "exec regroup /bin/sh -c 'echo $$ >"+dir+"/pid; while :; do sleep 0.01; done'")
+	pid := atoi(t, awaitFile(t, dir+"/pid"))
+	group, err := syscall.Getpgid(pid)
+	require.NoError(t, err)
+	require.NotEqual(t, pid, group)
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+	s.evict()
+	requireGone(t, []int{pid})
+	assert.Equal(t, exit.Lost, exitCode(cmd.Wait()))
+}
+
+// The error said that the command was ended by it.
+func TestLossAfterTheEndOfACommandWhoseProcessesGoOnIsReported(t *testing.T) {
+	s := newStation(t)
+	dir := t.TempDir()
+	cmd, out := s.begin("--limit", "1", "--ttl", "1h", "--kill-after", "2m", "--json", "-c",
+		"("+fmt.Sprintf(stubborn, dir)+") & until test -s "+dir+"/pid; do sleep 0.01; done; echo $$ >"+dir+"/own; exit 4")
+	own := atoi(t, awaitFile(t, dir+"/own")) // $$ of the part behind & is the same
+	requireGone(t, []int{own})
+	s.evict()
+	require.Eventually(t, func() bool { return strings.Contains(out.String(), `"event":"lost"`) }, time.Minute, 5*time.Millisecond)
+	require.NoError(t, syscall.Kill(-own, syscall.SIGKILL))
+	assert.Equal(t, 4, exitCode(cmd.Wait()))
+	assert.Contains(t, out.String(), "was lost (evicted) after /bin/sh had ended")
 }

@@ -104,8 +104,10 @@ front has TLS. The token comes from --token-file or FAIRSEM_SERVE_TOKEN and has 
 characters. Use a random one: the right token is accepted however many wrong ones
 came before. People log in with it, programs send it along:
 
-  curl -H "Authorization: Bearer $TOKEN" -d name=NAME -d limit=5 \
-    http://localhost:7420/act/resize
+  printf 'Authorization: Bearer %s\n' "$TOKEN" | curl -H @- \
+    -d name=NAME -d limit=5 http://localhost:7420/act/resize
+
+(any user of a machine can read its command lines.)
 
 For a browser or a Prometheus that requests the page by a name other than localhost
 or an address, give --host: without it, pages of other sites could read this one, so

@@ -192,7 +192,7 @@ func TestTheHelpOfServeShowsACallThatWorks(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(file, []byte(token), 0o600))
 	s := startServe(t, "redis://"+server.Addr(), "--allow-writes", "--token-file", file)
-	command := regexp.MustCompile(`(?m)^  curl -H "Authorization: Bearer \$TOKEN" -d (\S+) -d (\S+) \\\n +(\S+)$`).FindStringSubmatch(newServe().Long)
+	command := regexp.MustCompile(`(?m)^  printf 'Authorization: Bearer %s\\n' "\$TOKEN" \| curl -H @- \\\n +-d (\S+) -d (\S+) (\S+)$`).FindStringSubmatch(newServe().Long)
 	require.NotNil(t, command)
 	at := strings.Replace(command[3], "http://localhost:7420/", s.url, 1)
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, at, strings.NewReader(command[1]+"&"+command[2]))

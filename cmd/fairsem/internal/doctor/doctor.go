@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -30,29 +31,30 @@ type Options struct {
 type check struct {
 	name string
 	run  func(context.Context, *target) []Finding
+	long bool // it takes as long as there are keys: no time is too long
 }
 
 // checks are in the order in which one is needed to understand the next.
 var checks = []check{
-	{"busy", each(busy)},
-	{"loading", each(fromInfo(loading))},
-	{"mode", each(withInfo(mode))},
-	{"slots", slots},
-	{"version", each(fromInfo(version))},
-	{"role", each(fromInfo(role))},
-	{"replicas", each(fromInfo(replicas))},
-	{"eviction", each(fromInfo(eviction))},
-	{"memory", each(fromInfo(memory))},
-	{"persistence", each(withInfo(persistence))},
-	{"writes", each(withInfo(writes))},
-	{"ping", each(ping)},
-	{"clock", each(clock)},
-	{"slow", each(slow)},
-	{"rights", each(neededRights)},
-	{"optional", each(optionalRights)},
-	{"channel", channel},
-	{"scripts", library},
-	{"semaphores", semaphores},
+	{name: "busy", run: each(busy)},
+	{name: "loading", run: each(loadingOf)},
+	{name: "mode", run: each(modeOf)},
+	{name: "slots", run: slots},
+	{name: "version", run: each(fromInfo(version))},
+	{name: "role", run: each(fromInfo(role))},
+	{name: "replicas", run: each(fromInfo(replicas))},
+	{name: "eviction", run: each(fromInfo(eviction))},
+	{name: "memory", run: each(fromInfo(memory))},
+	{name: "persistence", run: each(withInfo(persistence))},
+	{name: "writes", run: each(withInfo(writes))},
+	{name: "ping", run: each(ping)},
+	{name: "clock", run: each(clock)},
+	{name: "slow", run: each(slow)},
+	{name: "rights", run: each(neededRights)},
+	{name: "optional", run: each(optionalRights)},
+	{name: "channel", run: channel},
+	{name: "scripts", run: library},
+	{name: "semaphores", run: semaphores, long: true},
 }
 
 // checkLimit is how long one check may take: it matters for checks with many queries; in others go-redis gives up first.
@@ -72,8 +74,8 @@ func Examine(ctx context.Context, server *dial.Server, o Options, report func(Fi
 		return answer
 	}
 	report(Finding{Check: "server", State: OK, Message: fmt.Sprintf("%s answers, connected within %v", server, short(time.Since(began)))})
-	p := &target{Options: o, server: server, rdb: rdb}
-	if f, ok := p.connect(ctx, answer); !ok {
+	p := &target{Options: o, server: server, rdb: rdb, answer: answer}
+	if f, ok := p.connect(ctx); !ok {
 		report(f)
 		return context.Cause(ctx)
 	}
@@ -132,7 +134,11 @@ func others(rest []check) []Finding {
 // bounded runs a check for as long as that is allowed. A check that does not come back goes on, as go-redis does
 // in a blocked read; when the program was asked to stop it has a moment to clean up.
 func (p *target) bounded(ctx context.Context, c check) []Finding {
-	limited, cancel := context.WithTimeout(ctx, checkLimit)
+	limit := checkLimit
+	if c.long {
+		limit = math.MaxInt64
+	}
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	done := make(chan []Finding, 1)
 	go func() { done <- c.run(limited, p) }() // ends with its I/O; waited for below, but not for ever
@@ -145,6 +151,6 @@ func (p *target) bounded(ctx context.Context, c check) []Finding {
 	case found := <-done:
 		return found
 	case <-time.After(cleanLimit):
-		return []Finding{last(fail(fmt.Sprintf("no end within %v", checkLimit), "check the server: is it stopped, swapping, or disconnected?"))}
+		return []Finding{last(fail(fmt.Sprintf("no end within %v", limit), "check the server: is it stopped, swapping, or disconnected?"))}
 	}
 }

@@ -46,7 +46,7 @@ func meet(t *testing.T, url string, o Options) *target {
 	require.NoError(t, err)
 	p := &target{Options: o, server: server, rdb: server.Client()}
 	t.Cleanup(func() { _ = p.rdb.Close() })
-	f, met := p.connect(t.Context(), nil)
+	f, met := p.connect(t.Context())
 	require.True(t, met, f.Message)
 	return p
 }
@@ -236,6 +236,7 @@ func TestAnAddressThatLeadsToTheWrongKindOfServerIsAFailureWithTheRightForm(t *t
 func TestAServerThatAScriptKeepsBusyIsAFailureAndNothingMoreIsAsked(t *testing.T) {
 	t.Parallel()
 	s := redistest.NewServer(t, "--lua-time-limit", "1")
+	require.NoError(t, s.Client().Do(t.Context(), "ACL", "SETUSER", "uninformed", "on", ">pw", "~*", "&*", "+@all", "-info").Err())
 	ended := make(chan struct{})
 	go func() { // ends with the kill below
 		defer close(ended)
@@ -245,11 +246,13 @@ func TestAServerThatAScriptKeepsBusyIsAFailureAndNothingMoreIsAsked(t *testing.T
 		err := s.Client().Ping(t.Context()).Err()
 		return err != nil && strings.HasPrefix(err.Error(), "BUSY")
 	}, time.Minute, 5*time.Millisecond)
-	report := examine(t, "redis://"+s.Addr(), usual())
-	f := one(t, report.of("busy"))
-	assert.Equal(t, Fail, f.State)
-	assert.Contains(t, f.Advice, "SCRIPT KILL")
-	assert.Contains(t, one(t, report.of("others")).Message, "scripts")
+	for _, user := range []string{"", "uninformed:pw@"} { // the latter is told of the right that it lacks
+		report := examine(t, "redis://"+user+s.Addr(), usual())
+		f := one(t, report.of("busy"))
+		assert.Equal(t, Fail, f.State)
+		assert.Contains(t, f.Advice, "SCRIPT KILL")
+		assert.Contains(t, one(t, report.of("others")).Message, "scripts")
+	}
 	require.NoError(t, s.Kill())
 	<-ended
 }

@@ -3,23 +3,33 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
 	"github.com/fairsem/fairsem/internal/failure"
 )
 
 // Checks of the server itself: its kind and version, its role, and whether it answers at all.
 
-func busy(_ context.Context, _ *target, n *node) Finding {
-	if failure.Busy(n.err) {
+func busy(_ context.Context, p *target, n *node) Finding {
+	if failure.Busy(n.err) || n.info == nil && failure.Busy(p.answer) { // a user without the right to INFO is told of that instead
 		return last(fail("a script has been running for longer than lua-time-limit, and blocks all other commands",
 			"find out which script it is; SCRIPT KILL ends a script that has not written yet"))
 	}
 	return ok("no script blocks the server")
+}
+
+// loadingOf is loading, also where the user may not read INFO.
+func loadingOf(ctx context.Context, p *target, n *node) Finding {
+	if n.info == nil && failure.Begins(p.answer, "LOADING") {
+		return last(fail("the server is loading its data", "wait until it is done"))
+	}
+	return fromInfo(loading)(ctx, p, n)
 }
 
 func loading(info map[string]string) Finding {
@@ -27,6 +37,14 @@ func loading(info map[string]string) Finding {
 		return last(fail(fmt.Sprintf("the server is loading its data, %s%% is loaded", info["loading_loaded_perc"]), "wait until it is done"))
 	}
 	return ok("all data is loaded")
+}
+
+// modeOf is mode, also where the user may not read INFO.
+func modeOf(ctx context.Context, p *target, n *node) Finding {
+	if n.info == nil && errors.Is(p.answer, dial.ErrKind) {
+		return last(fail(p.answer.Error(), "correct the address"))
+	}
+	return withInfo(mode)(ctx, p, n)
 }
 
 func mode(_ context.Context, p *target, n *node) Finding {

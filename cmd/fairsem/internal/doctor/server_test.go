@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,7 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
 	"github.com/fairsem/fairsem/internal/redistest"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 func TestVersionsAreJudgedByWhatWasTested(t *testing.T) {
@@ -225,9 +228,11 @@ func TestAFailedSaveIsAFailureWhereTheSettingsAreNotKnown(t *testing.T) {
 func TestErrorsOfTheAppendOnlyFileAreFound(t *testing.T) {
 	t.Parallel()
 	for info, want := range map[string]State{
-		"aof_last_write_status:err":     Fail,
-		"aof_last_bgrewrite_status:err": Warn,
-		"aof_last_write_status:ok":      OK,
+		"aof_enabled:1\naof_last_write_status:err":     Fail,
+		"aof_enabled:1\naof_last_bgrewrite_status:err": Warn,
+		"aof_enabled:0\naof_last_write_status:err":     OK, // it was switched off, and the server accepts writes again
+		"aof_enabled:0\naof_last_bgrewrite_status:err": OK,
+		"aof_last_write_status:ok":                     OK,
 	} {
 		assert.Equal(t, want, judgeWrites(fields(info), nil).State, info)
 	}
@@ -288,6 +293,35 @@ func TestACommandThatTookLongIsFoundAndItsArgumentsAreNotShown(t *testing.T) {
 	assert.NotContains(t, f.Message, "secret")
 }
 
+// PING had said it, and then INFO that this user lacks a right.
+func TestWhatTheFirstAnswerSaidIsReportedToAUserWhoMayNotReadInfo(t *testing.T) {
+	t.Parallel()
+	denied := &node{err: testclient.Reply("NOPERM this user has no permissions to run the 'info' command")}
+	for name, test := range map[string]struct {
+		check  nodeCheck
+		answer error
+		says   string
+	}{
+		"loading": {loadingOf, testclient.Reply("LOADING Redis is loading the dataset in memory"), "is loading its data"},
+		"kind":    {modeOf, fmt.Errorf("127.0.0.1:1 is a node of a cluster: %w", dial.ErrKind), "is a node of a cluster"},
+	} {
+		f := test.check(t.Context(), &target{answer: test.answer}, denied)
+		assert.Equal(t, Fail, f.State, name)
+		assert.True(t, f.final, name)
+		assert.Contains(t, f.Message, test.says, name)
+		assert.Equal(t, Skip, test.check(t.Context(), new(target), denied).State, name)
+	}
+}
+
+// It was called full, while everything was granted.
+func TestMemoryThatRedisDoesNotCountIsNotCounted(t *testing.T) {
+	t.Parallel()
+	info := fields("used_memory:60000000\nmaxmemory:30000000\nmaxmemory_policy:noeviction")
+	assert.Equal(t, Fail, memory(info).State)
+	info["mem_not_counted_for_evict"] = "55000000"
+	assert.Equal(t, OK, memory(info).State)
+}
+
 // Without its log, there was "no slow command".
 func TestWhereTheSlowLogLacksSlowCommandsTheyAreNotChecked(t *testing.T) {
 	t.Parallel()
@@ -298,7 +332,8 @@ func TestWhereTheSlowLogLacksSlowCommandsTheyAreNotChecked(t *testing.T) {
 		says         string
 	}{
 		{"10000", "128", OK, "in the last hour"},
-		{"0", "128", OK, "of the last hour"},
+		{"0", "128", OK, "in the last hour"},
+		{"0", "3", OK, "before which its log does not reach: raise slowlog-max-len"},
 		{"-1", "128", Skip, "slowlog-log-slower-than is -1"},
 		{"360000000", "128", OK, ""}, // a tenth of the TTL
 		{"360000001", "128", Skip, "only what takes 360000001 us or more"},

@@ -34,6 +34,8 @@ const nearlyFull = 0.9
 
 func memory(info map[string]string) Finding {
 	used, err := strconv.ParseUint(info["used_memory"], 10, 64)
+	buffers, _ := strconv.ParseUint(info["mem_not_counted_for_evict"], 10, 64) // of replicas and the append-only file
+	used -= min(used, buffers)
 	most, err2 := strconv.ParseUint(info["maxmemory"], 10, 64)
 	if err != nil || err2 != nil {
 		return skip("not checked: the server does not report it")
@@ -131,12 +133,13 @@ const stopWrites = "stop-writes-on-bgsave-error"
 
 func judgeWrites(info, set map[string]string) Finding {
 	const advice = "check the log of the server: is the disk full, or the directory not writable?"
+	aof := info["aof_enabled"] == "1" // else the states below are those of when it was
 	switch {
-	case info["aof_last_write_status"] == "err":
+	case aof && info["aof_last_write_status"] == "err":
 		return fail("the last write to the append-only file failed, so the server refuses writes: nothing is granted", advice)
 	case info["rdb_last_bgsave_status"] == "err":
 		return judgeFailedSave(set, advice)
-	case info["aof_last_bgrewrite_status"] == "err":
+	case aof && info["aof_last_bgrewrite_status"] == "err":
 		return warn("the last rewrite of the append-only file failed, so it grows", advice)
 	}
 	return ok("the last writes of files succeeded")

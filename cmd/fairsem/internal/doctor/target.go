@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -21,6 +22,7 @@ type target struct {
 	rdb    redis.UniversalClient
 	nodes  []*node
 	silent []*node // of a cluster of which others answer
+	answer error   // the first of the server, nil: to a PING
 }
 
 // node is a server that has keys of its own: the only one, or a primary of a cluster.
@@ -31,17 +33,13 @@ type node struct {
 	err  error // why there is no info
 }
 
-// connect finds the nodes and queries their INFO. Nodes of a cluster that do not answer are no nodes to check, as long as others do. answer
-// is the first error of the server, if there was one, which may be why they are not found.
-func (p *target) connect(ctx context.Context, answer error) (Finding, bool) {
+// connect finds the nodes and queries their INFO. Nodes of a cluster that do not answer are no nodes to check, as long as others do.
+func (p *target) connect(ctx context.Context) (Finding, bool) {
 	cluster, ok := p.rdb.(*redis.ClusterClient)
 	if !ok {
 		p.nodes = []*node{{rdb: p.rdb.(*redis.Client), addr: p.server.String()}}
 	} else if err := p.primaries(ctx, cluster); err != nil || len(p.nodes) == 0 {
-		if answer != nil {
-			err = answer
-		}
-		return noCluster(err), false
+		return noCluster(cmp.Or(p.answer, err)), false
 	}
 	for _, n := range p.nodes {
 		var text string

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -85,11 +86,12 @@ func judgeClock(ahead, within time.Duration) Finding {
 }
 
 const (
-	slowEntries = 128
+	slowEntries = 1000 // more than most servers keep
 	slowSince   = time.Hour
 )
 
-// slow finds commands that blocked the server. Their arguments are not shown: they can be anything.
+// slow finds commands that blocked the server. Their arguments are not shown: they can be anything. A log that is full may not reach back
+// as far as it is to look.
 func slow(ctx context.Context, p *target, n *node) Finding {
 	entries, err := n.rdb.SlowLogGet(ctx, slowEntries).Result()
 	if err != nil {
@@ -102,25 +104,31 @@ func slow(ctx context.Context, p *target, n *node) Finding {
 			worst, what = e.Duration, strings.ToUpper(e.Args[0])
 		}
 	}
-	hidden := ""
-	if worst <= p.TTL/roundTrip {
-		hidden = hiddenSlow(n.settings(ctx, logsFrom, logLength), p.TTL/roundTrip)
-	}
-	switch {
-	case hidden != "":
-		return skip("not checked: %s", hidden)
-	case worst == 0:
-		return ok("no slow command in the last hour")
-	case worst > p.TTL/roundTrip:
+	if worst > p.TTL/roundTrip {
 		return warn(fmt.Sprintf("a command took %v within the last hour, %s: it blocks all others, and is slow for a TTL of %v", short(worst), text.Brief(what), p.TTL),
 			"SLOWLOG GET shows it; keep long commands and scripts off this server")
 	}
-	return ok("the slowest command of the last hour took %v", short(worst)).with("worst_ms", millis(worst))
+	set := n.settings(ctx, logsFrom, logLength)
+	if hidden := hiddenSlow(set, p.TTL/roundTrip); hidden != "" {
+		return skip("not checked: %s", hidden)
+	}
+	span := "hour"
+	if n := len(entries); n > 0 && (n == slowEntries || strconv.Itoa(n) == cmp.Or(set[logLength], usualLength)) {
+		if reach := time.Since(entries[n-1].Time); reach < slowSince {
+			span = text.Ago(reach) + ", before which its log does not reach: raise " + logLength
+		}
+	}
+	if worst == 0 {
+		return ok("no slow command in the last %s", span)
+	}
+	return ok("the slowest command took %v, in the last %s", short(worst), span).with("worst_ms", millis(worst))
 }
 
 const (
 	logsFrom  = "slowlog-log-slower-than" // us
 	logLength = "slowlog-max-len"
+
+	usualLength = "128" // if this user may not read it
 )
 
 // hiddenSlow says why the slow log may lack a command that took longer than that, or "". Settings that are not known are taken as good.

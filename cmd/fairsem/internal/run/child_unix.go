@@ -27,6 +27,7 @@ var jobControl = []os.Signal{syscall.SIGTSTP, syscall.SIGCONT}
 // child is the command. It leads a process group of its own, whose number is its pid.
 type child struct {
 	pid           int
+	process       *os.Process             // the same: a signal to it never reaches another one that has got its number since
 	states        chan syscall.WaitStatus // each stop, and last the end
 	usesTerminal  bool
 	stopped       bool      // and not continued since by this process
@@ -52,7 +53,11 @@ func startChild(g *guard, path string, args, env []string) (*child, error) {
 	// From here on this process may be in the background, and must neither stop when it writes to the terminal, nor take that back in vain.
 	// The command would have inherited this.
 	signal.Ignore(syscall.SIGTTOU)
-	c := &child{pid: pid, states: make(chan syscall.WaitStatus, 1), usesTerminal: interactive()}
+	process, err := os.FindProcess(pid)
+	if err != nil { // it never fails where processes have signals
+		return nil, err
+	}
+	c := &child{pid: pid, process: process, states: make(chan syscall.WaitStatus, 1), usesTerminal: interactive()}
 	// The child cannot do this itself without ignoring SIGTTOU, and an ignored signal stays so in the
 	// command. One that asked for the terminal too early is stopped, and the supervisor has it go on: only
 	// then, because a SIGCONT undoes a Ctrl-Z that was faster.
@@ -83,11 +88,14 @@ func (c *child) wait() {
 	}
 }
 
-// signal sends s to the whole group, and reports whether the signal may have reached a process. A group that is gone
-// needs none.
+// signal sends s to the whole group, and to a child that has moved to another one, and reports whether the signal may have reached a
+// process. A group that is gone needs none.
 func (c *child) signal(s os.Signal) (reached bool) {
 	if s == syscall.SIGCONT {
 		c.stopped = false
+	}
+	if group, err := unix.Getpgid(c.pid); err == nil && group != c.pid {
+		_ = c.process.Signal(s) // it fails if the child has ended
 	}
 	return syscall.Kill(-c.pid, s.(syscall.Signal)) != syscall.EPERM
 }

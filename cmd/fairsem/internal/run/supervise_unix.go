@@ -66,7 +66,7 @@ func (h *holder) hold() error {
 	}
 	defer func() { h.lost = s.lost }()
 	end := s.supervise()
-	code := codeOf(end)
+	code, whileItRan := codeOf(end), s.lost
 	h.key = s.keyOf(end)
 	interrupted := end.Signal() == syscall.SIGINT && (h.key != 0 || s.hasSent(syscall.SIGINT))
 	s.sent = nil
@@ -75,9 +75,13 @@ func (h *holder) hold() error {
 	g.stop()
 	journal.note(note{Event: "ended", Exit: &code})
 	switch {
-	case s.lost && s.job.OnLost != OnLostIgnore && s.warned == alreadyLost:
+	case !s.lost || s.job.OnLost == OnLostIgnore:
+	case !whileItRan:
+		journal.warn("the permit on %q was lost (%s) after %s had ended, while processes that it had left were ended",
+			h.job.Request.Name, lossReason(h.permit), command[0])
+	case s.warned == alreadyLost:
 		return h.lostError("and " + command[0] + " could not be ended")
-	case s.lost && s.job.OnLost != OnLostIgnore:
+	default:
 		return h.lostError("so " + command[0] + " was ended")
 	}
 	by := s.holdMinimum(granted.Time)
@@ -197,6 +201,13 @@ func (s *supervisor) stopped(by syscall.Signal) {
 // stopPatience is how long after its SIGTTIN this process runs at most if that stops it. A machine that takes longer has the child go on
 // before this process is stopped, until both are continued.
 const stopPatience = time.Second / 2
+
+// stopLike stops this process by a Ctrl-Z while it has no command that would stop.
+func stopLike(sig os.Signal) {
+	if sig == syscall.SIGTSTP {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGTTIN) // see stopped
+	}
+}
 
 // goOn continues the child, because this process was not stopped: no shell could continue it. Where the child would run without this
 // process, as the command of a container or of ssh, a Ctrl-Z has no effect either.
@@ -325,6 +336,7 @@ func (s *supervisor) endGroup() {
 			s.send(sig)
 		case sig := <-s.controls:
 			s.control(sig)
+			stopLike(sig)
 		case <-time.After(groupPoll):
 		}
 		s.check()
@@ -358,9 +370,7 @@ func (s *supervisor) holdMinimum(granted time.Time) os.Signal {
 				return sig
 			}
 		case sig := <-s.controls:
-			if sig == syscall.SIGTSTP {
-				_ = syscall.Kill(os.Getpid(), syscall.SIGTTIN) // see stopped
-			}
+			stopLike(sig)
 		case <-s.permit.Context().Done():
 			s.lost = true
 			s.journal.lost(lossReason(s.permit), "before --min-hold was over")
