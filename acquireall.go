@@ -30,11 +30,11 @@ type Permits struct {
 // several Clients. The caller must release the permits.
 //
 // It acquires one after the other, in the order of the names and then of Options.Prefix, whatever the order of the arguments.
-// So callers of AcquireAll never wait for each other in a circle, in all processes together. A caller that holds
-// permits already is outside of that order.
+// So callers of AcquireAll never wait for each other in a circle, in all processes together. A caller that already holds other
+// permits can still wait in a circle.
 //
 // While the call waits for one request it holds the permits of those before it: their units are held but idle, and other calls
-// wait for them. So choose names such that the limit shared by the fewest calls comes first. Each request takes a round trip, one
+// wait for them. So name the limit that the fewest calls share such that it sorts first. Each request takes a round trip, one
 // after the other.
 //
 // Each request has the CallOptions of its handle. MaxWait bounds the wait for its own units; ctx bounds all waits together. While

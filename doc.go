@@ -39,30 +39,35 @@
 //
 // A server may forget its grants: all of them after a restart without persistence, the most recent part after a failover. The
 // processes that are connected restore them before the server grants anything new. A holder that is stopped or disconnected at
-// that time cannot. Until its lease ends, more units than the limit may then be in use, unless [Options.Grace] is as long as the
-// TTL. When the holder is back, its permit is lost in three cases: it no longer fits; it had all units, or a number, that may
-// have been granted since; or another permit has had all units since. The same goes for data deleted from a running server.
-// Servers that accept writes in two places at once are not supported. Neither is an eviction policy that may delete the keys: use
-// noeviction.
+// that time cannot. Until its lease ends, more units than the limit may then be in use, unless [Options.Grace] is as long as
+// the TTL. When the holder is back, its permit is lost if it no longer fits, if its own units, all of the limit or numbered
+// ones, may have been granted since, or if another permit has had all units since. The same goes for data deleted from a
+// running server. Servers that accept writes in two places at once are not supported. Neither is an eviction policy that may
+// delete the keys: use noeviction.
 //
-// Leases are measured by the clock of the Redis server. A step forward by more than a tenth of a TTL ends leases on which holders
-// still rely, unless they renew them first. A holder that renews in time survives a step of two thirds of its TTL, less the time
-// a renewal takes. Fencing tokens and positions come from that clock, too: after a loss of all state, and on a name that Redis
-// has forgotten because it was idle, tokens increase, and calls that waited come before new ones, only if the clock is not behind
-// the clock that assigned the last token or position.
+// Leases are measured by the clock of the Redis server. A step forward by up to a tenth of a TTL does no harm. A longer one
+// ends leases on which holders still rely, unless they renew them first; a holder that renews in time survives one of two
+// thirds of its TTL, less the time a renewal takes. Fencing tokens and positions come from that clock, too: if it is behind the
+// clock that gave the last one, after a loss of all state or on a name that Redis has forgotten because it was idle, new tokens
+// may be lower, and new calls may come before those that waited.
 //
 // # What is promised
 //
-// Safety. No grant takes the units in use above the limit, whether they are counted on the server or, in all processes together,
-// by the permits whose contexts are live. A limit that is lowered revokes no permit: nothing is granted until enough units are
-// released. Only the owner of a permit can release or renew it. An operation that is delivered several times counts once.
+// Safety. No grant exceeds the limit, by the count of the server, and by that of the permits whose contexts are live, in all
+// processes together. A limit that is lowered revokes no permit: nothing is granted until enough units are released. Only the
+// owner of a permit can release or renew it. An operation that is delivered several times counts once.
 //
 // If the position of one call in the queue was confirmed before another call of the same tenant began, the first is granted
-// first, whatever their weights. The exceptions: the later call has a [CallOptions].HeadStart, which lets it overtake calls that
-// came less than that long before it; the first gives up, or is evicted; its process or Redis is paused, or the two cannot reach
-// each other, for two thirds of a TTL, so that its position expires; Redis loses state, and its position is restored only after
-// the grace period; or the limit of the name or of its tenant is set below its weight while it waits. No tenant is granted
-// anything while another tenant waits that holds less per unit of its share and whose request could be granted.
+// first, whatever their weights. The exceptions:
+//
+//   - the later call has a [CallOptions].HeadStart, which lets it overtake calls that came less than that long before it;
+//   - the first gives up, or is evicted;
+//   - its process or Redis is paused, or the two cannot reach each other, for two thirds of a TTL, so that its position expires;
+//   - Redis loses state, and its position is restored only after the grace period;
+//   - the limit of the name or of its tenant is set below its weight while it waits.
+//
+// While a tenant waits that holds less per unit of its share, and whose request could be granted, no other tenant is granted
+// anything.
 //
 // Fencing tokens increase with every grant on a name. No two holders have the same number, and the tokens of each number
 // increase. When Acquire returns a permit, it is valid for at least another tenth of its TTL. A holder is notified of a loss
@@ -70,12 +75,12 @@
 // immediately, and the holder is notified right after. No two names interfere. A script that fails half-way grants nothing, and
 // its partial writes expire. Without an answer from Redis nothing is granted.
 //
-// Liveness. The units of a process that was killed are granted again within a TTL and half a second, however many dead
-// waiters are at the head of the queue. Waiters are notified by a message; if all messages are lost, by their
-// next renewal, at most a third of a TTL later. Acquire returns within 50 ms of the end of its context, whatever the
-// network does. A flushed script cache goes unnoticed. Once a name is idle, only a limit set by hand stays in Redis. Close
-// returns within 10 s and the time that the observer takes. No goroutine is left after it, unless its error says
-// that go-redis, or a function given to OnLost, has not returned.
+// Liveness. The units of a process that was killed are granted again within a TTL and half a second, however many dead waiters
+// are at the head of the queue. Waiters are notified by a message; if all messages are lost, by their next renewal, at most a
+// third of a TTL later. Acquire returns within 50 ms of the end of its context, whatever the network does. A flushed script
+// cache goes unnoticed. Once a name is idle, only a limit set by hand stays in Redis. Close takes at most 10 s, and the time of
+// the observer. No goroutine is left after it, unless its error says that go-redis, or a function given to OnLost, has not
+// returned.
 //
 // # How it works
 //

@@ -12,9 +12,9 @@ import (
 
 // Errors, to be tested for with [errors.Is]. A returned error names the semaphore and the cause.
 var (
-	// ErrNotAcquired: a call that does not wait, such as TryAcquire or TryLock, was refused. The units are not free, calls of its
-	// own tenant or of a tenant that is next are waiting, or its tenant would exceed its TenantLimit. Nothing is left in Redis.
-	// Or CallOptions.MaxWait has passed; then the position in the queue is released in the background.
+	// ErrNotAcquired: a call that does not wait, such as TryAcquire or TryLock, was refused. The units are not free, others are
+	// before it, or its tenant has its TenantLimit. Nothing is left in Redis. Or CallOptions.MaxWait has passed; then the
+	// position in the queue is released in the background.
 	ErrNotAcquired = errors.New("fairsem: not acquired")
 	// ErrQueueFull: CallOptions.MaxQueue calls of the same tenant wait already. Nothing is left in Redis.
 	ErrQueueFull = errors.New("fairsem: queue full")

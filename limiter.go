@@ -11,7 +11,8 @@ const maxWindow = 31 * 24 * time.Hour
 // Limiter limits how often something happens: at most limit units are granted in any window of a given length, wherever the
 // window begins, in all processes together, first come, first served. It is a semaphore whose permits are not released: they
 // expire one window after their grant, by the clock of the Redis server. So Redis stores each grant for that long, in some 300
-// bytes, whatever its weight. It is safe for concurrent use. Its [Inspector] shows the grants of the last window as holders.
+// bytes, whatever its weight. It is safe for concurrent use. Status, Holders, SetLimit and others are methods of its
+// [Inspector], for which the grants of the last window are holders.
 type Limiter struct {
 	*Inspector
 	semaphore *Semaphore
@@ -81,11 +82,10 @@ func (l *Limiter) Wait(ctx context.Context, n int64) error {
 // Allow asks for n units and takes them if they are free and no other call waits for some. Calls of other tenants count as in
 // [Semaphore.TryAcquire]. A refusal is not an error and counts for nothing. Like TryAcquire it waits for the answer of Redis,
 // also for the end of [Options.Grace]. With more than 150 waiters or holders, some of which weigh more than 1, RetryAfter is a
-// lower bound: the call can be refused again then, with a new RetryAfter. It is also a lower bound where tenants share the name:
-// it counts the tenant's own waiters, but neither other tenants that may come first nor units that stay free ahead of a heavier
-// waiter. It is too long only if a waiter leaves or expires meanwhile, or if grants of an earlier, longer window have not expired
-// yet and calls wait or a grant of the last window was evicted. The errors are those of TryAcquire, but [ErrNotAcquired] only
-// where CallOptions.MaxWait passed before Redis could say yes or no.
+// lower bound: the call can be refused again then, with a new RetryAfter. It is also a lower bound where tenants share the
+// name: it counts the tenant's own waiters, but neither other tenants that may come first nor units that stay free ahead of a
+// heavier waiter. It can be too long when a waiter leaves or expires meanwhile, and after the window was shortened. The errors
+// are those of TryAcquire, but [ErrNotAcquired] only where CallOptions.MaxWait passed before Redis could say yes or no.
 func (l *Limiter) Allow(ctx context.Context, n int64) (Decision, error) {
 	t, err := l.acquire(ctx, "allow", n, atOnce)
 	switch {

@@ -9,6 +9,8 @@ import "context"
 //
 // A holder has a lease, as with every [Permit]. Its token fences: a store that refuses tokens lower than one it has seen is safe
 // from a holder that was paused while its lease ended. A holder that locks again waits for itself.
+//
+// Status, Holders, Waiters, SetLimit, Evict and others are methods of its [Inspector].
 type Mutex struct {
 	*Inspector
 	sem *Semaphore
@@ -17,9 +19,9 @@ type Mutex struct {
 // Mutex returns a handle on the lock of that name, which is the [Semaphore] of that name with a limit of 1. Names, cost
 // and error are those of [Client.Semaphore].
 //
-// A name should have one kind of handle. A Mutex, an [RWMutex] and a [Semaphore] of the same name share holders, queue and
-// limit, and the limit that was declared last stands: with a Semaphore of limit 5 under the name of a Mutex five callers can
-// hold the lock. The same happens with [Inspector.SetLimit].
+// A name should have one kind of handle, which nothing enforces. A Mutex, an [RWMutex] and a [Semaphore] of the same name share
+// holders, queue and limit, and the limit that was declared last stands: with a Semaphore of limit 5 under the name of a Mutex
+// five callers can hold the lock. The same happens with [Inspector.SetLimit].
 func (c *Client) Mutex(name string) (*Mutex, error) {
 	s, err := c.Semaphore(name, 1)
 	if err != nil {
@@ -35,8 +37,8 @@ func (m *Mutex) Lock(ctx context.Context) (*Permit, error) {
 }
 
 // TryLock is Lock without waiting in the queue: if the lock is held, or other calls wait for it, it returns
-// [ErrNotAcquired]. Calls of other tenants count as in [Semaphore.TryAcquire]. It waits for the answer of Redis, for as long as
-// ctx allows.
+// [ErrNotAcquired]. Calls of other tenants count as in [Semaphore.TryAcquire], and it waits for the answer of Redis as
+// that does.
 func (m *Mutex) TryLock(ctx context.Context) (*Permit, error) {
 	return m.semaphore().acquire(ctx, "try-lock", 1, atOnce)
 }
@@ -105,8 +107,8 @@ func (m *RWMutex) Lock(ctx context.Context) (*Permit, error) {
 }
 
 // TryLock is Lock without waiting in the queue: if the lock is held, or other calls wait for it, it returns
-// [ErrNotAcquired]. Calls of other tenants count as in [Semaphore.TryAcquire]. It waits for the answer of Redis, for as long as
-// ctx allows.
+// [ErrNotAcquired]. Calls of other tenants count as in [Semaphore.TryAcquire], and it waits for the answer of Redis as
+// that does.
 func (m *RWMutex) TryLock(ctx context.Context) (*Permit, error) {
 	return m.semaphore().acquire(ctx, "try-lock", allUnits, atOnce)
 }
@@ -118,8 +120,8 @@ func (m *RWMutex) RLock(ctx context.Context) (*Permit, error) {
 }
 
 // TryRLock is RLock without waiting in the queue: if a writer holds the lock, or other calls wait for it, it returns
-// [ErrNotAcquired]. Calls of other tenants count as in [Semaphore.TryAcquire]. It waits for the answer of Redis, for as long as
-// ctx allows.
+// [ErrNotAcquired]. Calls of other tenants count as in [Semaphore.TryAcquire], and it waits for the answer of Redis as
+// that does.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Permit, error) {
 	return m.semaphore().acquire(ctx, "try-rlock", 1, atOnce)
 }

@@ -32,8 +32,8 @@ type Options struct {
 	// are independent of each other.
 	Prefix string
 
-	// TTL is the length of a lease: 10 s if zero, else 100 ms to 24 h. The units of a process that was killed are granted
-	// again within a TTL and half a second. A permit is lost nine tenths of it after its last renewal.
+	// TTL is the length of a lease: 10 s if zero, else 100 ms to 24 h. The units of a process that was killed are granted again
+	// within a TTL and half a second. Without a renewal a permit is lost after nine tenths of it.
 	TTL time.Duration
 
 	// Label is the text that operators see beside a permit, at most 256 bytes; "<hostname>:<pid>" if empty.
@@ -64,9 +64,9 @@ type Options struct {
 	// With more than 5000 names that are in use at once on a server, choose a second more for each 5000: restoring them takes that long.
 	//
 	// A server that was just started counts as one that lost state, so the first calls after its start wait for up to a second
-	// more than Grace, in a cluster three. This includes TryAcquire, and such calls count towards MaxQueue. A server that took
-	// over from another is treated the same way for names that it does not have, until this client has known it for that long.
-	// All processes should have the same Grace, the command included, which has --grace: the first write after a loss determines
+	// more than Grace, in a cluster three. This includes TryAcquire, and such calls count towards MaxQueue. After a failover
+	// the same wait applies to names that the new server does not have, until this client has known it for that long. All
+	// processes should have the same Grace, the command included, which has --grace: the first write after a loss determines
 	// it.
 	Grace time.Duration
 }
@@ -145,9 +145,8 @@ type CallOptions struct {
 	// TTL replaces Options.TTL, unless it is zero.
 	TTL time.Duration
 
-	// NoRefresh turns off renewals: the permit ends after nine tenths of its TTL. Redis grants the units again after a TTL.
-	// Without renewals no query is sent about the permit either, unless a connection breaks or cannot be made, or another server
-	// answers.
+	// NoRefresh turns off renewals: the permit ends after nine tenths of its TTL. Redis grants the units again after a TTL. It
+	// is not queried either, except when a connection breaks or cannot be made, or when another server answers.
 	NoRefresh bool
 
 	// Tenant is the customer, queue or user that the units are charged to. Tenants share the limit fairly, however many calls of

@@ -10,8 +10,8 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// Semaphore is a handle on a semaphore in Redis. It is safe for concurrent use. Its [Inspector] shows holders and waiters,
-// sets the limit by hand and evicts. Where no process has declared a limit, Status has that of the handle.
+// Semaphore is a handle on a semaphore in Redis. It is safe for concurrent use. Status, Holders, Waiters, Tenants, SetLimit,
+// ResetLimit and Evict are methods of its [Inspector]. Where no process has declared a limit, Status has that of the handle.
 type Semaphore struct {
 	*Inspector
 	opts *CallOptions // never written, as tickets have it, too; nil: none
@@ -25,10 +25,10 @@ func (s *Semaphore) options() *CallOptions { return cmp.Or(s.opts, &noOptions) }
 // I/O, and thousands of handles are fine. The name may be any 1 to 512 bytes, and must not start with "}".
 //
 // The limit belongs to the semaphore: the declaration that this client makes with its first operation replaces those that other
-// clients made before, and stays until a later client declares another limit, or Redis forgets the idle name: see [Client.List].
-// A client that returns to a limit it has declared before does not declare it again. It remembers at least 16,384 limits; beyond
-// that, it may treat a new limit as one it has declared before. A lower limit revokes no permit; no new permit is granted until
-// enough units are released.
+// clients made before, and stays until a later client declares another limit, or Redis forgets the idle name: see
+// [Client.List]. A client that returns to a limit it has declared before does not declare it again. It remembers at least
+// 16,384 limits; beyond that, a changed limit may not be declared. A lower limit revokes no permit; no new permit is granted
+// until enough units are released.
 //
 // The error is [ErrInvalid].
 func (c *Client) Semaphore(name string, limit int64) (*Semaphore, error) {
@@ -61,7 +61,8 @@ func (s *Semaphore) With(o CallOptions) *Semaphore {
 // Acquire waits until n units, at least 1, are free and all earlier calls of the same tenant have been granted, and returns the
 // permit for them. The order is first come, first served, whatever the weights: a large request at the head of the queue blocks
 // the small ones behind it. All calls belong to one tenant unless CallOptions.Tenant names others; that field describes which
-// tenant is next. The caller must release the permit.
+// tenant is next. The caller must release the permit: until it does, or the Client is closed, the permit is renewed for as long
+// as the process lives.
 //
 // With a done ctx it fails at once and sends nothing. If ctx ends while the call waits, Acquire returns within 50 ms, with an
 // error that wraps ctx.Err() and [context.Cause]. The error is also [ErrUnavailable] if Redis has never answered the call, or if
@@ -78,9 +79,9 @@ func (s *Semaphore) Acquire(ctx context.Context, n int64) (*Permit, error) {
 }
 
 // TryAcquire is Acquire without waiting in the queue: if n units are not free, or if other calls wait, it returns
-// [ErrNotAcquired]. Where tenants share the name, waiting calls of other tenants matter only if one of those tenants is next. It
-// also returns ErrNotAcquired if the tenant would exceed its TenantLimit. It waits for the answer of Redis, for as long as ctx
-// allows.
+// [ErrNotAcquired]. Where tenants share the name, waiting calls of other tenants matter only if one of those tenants is next.
+// It also returns ErrNotAcquired if the tenant would exceed its TenantLimit. It waits for the answer of Redis, for as long as
+// ctx allows, and for a TTL at most.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int64) (*Permit, error) {
 	return s.acquire(ctx, "try-acquire", n, atOnce)
 }

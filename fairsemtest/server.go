@@ -63,9 +63,10 @@ func (s *Server) close() {
 	s.redis.Close()
 }
 
-// Client returns a client that is another process as far as Redis can tell: it has an id and connections of its own. The
-// end of the test closes it, and a failure to release something fails the test. The options are those of [fairsem.New],
-// except that a zero Grace is a millisecond: nothing is ever lost here. Options that New refuses fail the test.
+// Client returns a client that is another process as far as Redis can tell: it has an id and connections of its own. The end of
+// the test closes it, and an error of that Close fails the test; a permit that your code forgot to release is released by it,
+// unnoticed. The options are those of [fairsem.New], except that a zero Grace is a millisecond: nothing is ever lost here.
+// Options that New refuses fail the test.
 func (s *Server) Client(opts fairsem.Options) *fairsem.Client {
 	s.tb.Helper()
 	if opts.Grace == 0 {

@@ -266,7 +266,7 @@ func TestANameOfTheOtherKindIsExplained(t *testing.T) {
 	for _, args := range [][]string{{"5/s"}, {"5/s", "-n"}, {"5/s", "--wait", "1m"}} {
 		out, err := s.limit(args...).CombinedOutput()
 		assert.Equal(t, 125, exitCode(err), "%q", args)
-		assert.Equal(t, "fairsem: \"n\" is the name of a semaphore, which is for fairsem run: choose another name\n", string(out), "%q", args)
+		assert.Equal(t, "fairsem: \"n\" is the name of a semaphore, which is for fairsem run, and whose limit fairsem resize changes: choose another name\n", string(out), "%q", args)
 	}
 	require.NoError(t, p.Release(t.Context()))
 	require.NoError(t, s.program("limit", "rate", "5/s").Run())

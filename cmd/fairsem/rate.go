@@ -14,7 +14,7 @@ func parseRate(s string) (units int64, window time.Duration, err error) {
 	first, length, ok := strings.Cut(s, "/")
 	n, err := strconv.ParseUint(first, 10, 63)
 	if !ok || err != nil {
-		return 0, 0, exit.Usagef("RATE %q is not units and a window: write 5/s, 100/1m or 20/90s", s)
+		return 0, 0, exit.Usagef("RATE %q is not units and a window: write 5/s, 100/1m or 20/90s (fairsem resize changes the limit of a semaphore)", s)
 	}
 	if length != "" && unicode.IsLetter(rune(length[0])) {
 		length = "1" + length

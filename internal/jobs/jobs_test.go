@@ -40,9 +40,11 @@ func TestJobThatWaitsForItsSecondLimitIsRescheduledWhenTheFirstEnds(t *testing.T
 		is    error
 		least time.Duration
 	}{
-		"the client is closed": {func(t *testing.T, _ *fairsemtest.Server, c *fairsem.Client, _ *fairsem.Semaphore) { assert.NoError(t, c.Close()) }, fairsem.ErrClosed, time.Second},
-		"it is evicted":        {func(t *testing.T, _ *fairsemtest.Server, _ *fairsem.Client, s *fairsem.Semaphore) { evictAll(t, s) }, fairsem.ErrEvicted, time.Second},
-		"an outage":            {func(_ *testing.T, server *fairsemtest.Server, _ *fairsem.Client, _ *fairsem.Semaphore) { server.Down() }, fairsem.ErrLost, 10 * time.Second},
+		"the client is closed": {func(t *testing.T, _ *fairsemtest.Server, c *fairsem.Client, _ *fairsem.Semaphore) {
+			assert.NoError(t, c.Close())
+		}, fairsem.ErrClosed, time.Second},
+		"it is evicted": {func(t *testing.T, _ *fairsemtest.Server, _ *fairsem.Client, s *fairsem.Semaphore) { evictAll(t, s) }, fairsem.ErrEvicted, time.Second},
+		"an outage":     {func(_ *testing.T, server *fairsemtest.Server, _ *fairsem.Client, _ *fairsem.Semaphore) { server.Down() }, fairsem.ErrLost, 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

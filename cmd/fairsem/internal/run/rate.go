@@ -68,7 +68,7 @@ func (w *rateWaiter) run(ctx context.Context) error {
 		}
 		began := time.Now()
 		if err := w.wait(ctx, limiter); err != nil {
-			return w.waiter.refused(err, "semaphore, which is for fairsem run")
+			return w.waiter.refused(err, "semaphore, which is for fairsem run, and whose limit fairsem resize changes")
 		}
 		w.waiter.journal.note(note{Event: "granted", Tenant: request.Tenant, Weight: request.Weight, WaitedMS: time.Since(began).Milliseconds()})
 		return nil
