@@ -151,7 +151,7 @@ func withDoubt(err, unanswered error) error {
 }
 
 // errNotYet is of a call that Redis has answered with neither yes nor no.
-var errNotYet = errors.New("Redis grants nothing yet, because it was started less than Options.Grace ago or still removes expired entries")
+var errNotYet = errors.New("nothing is granted yet, because Redis was started less than Options.Grace ago or still removes expired entries")
 
 // errTaken is the refusal of a call that does not wait.
 var errTaken = fmt.Errorf("%w: its units are in use or paused, or others wait", ErrNotAcquired)

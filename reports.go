@@ -76,7 +76,7 @@ func (t *ticket) reportLost(e *events, c *clock.Clock) {
 		return
 	}
 	lost := t.hold.ended()
-	if lost == ErrLost { // its holder has looked at the clock, which does not say why
+	if lost == ErrLost { //nolint:errorlint // no other has no reason: its holder has looked at the clock
 		lost = lostFor(t.whyOver(c.Asleep()))
 	}
 	if errors.Is(lost, ErrLost) {

@@ -47,6 +47,7 @@ func TestJobThatWaitsForItsSecondLimitIsRescheduledWhenTheFirstEnds(t *testing.T
 		"an outage":     {func(_ *testing.T, server *fairsemtest.Server, _ *fairsem.Client, _ *fairsem.Semaphore) { server.Down() }, fairsem.ErrLost, 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				server := fairsemtest.NewServer(t)
 				client := server.Client(fairsem.Options{})
