@@ -45,11 +45,12 @@
 // running server. Servers that accept writes in two places at once are not supported. Neither is an eviction policy that may
 // delete the keys: use noeviction.
 //
-// Leases are measured by the clock of the Redis server. A step forward by up to a tenth of a TTL does no harm. A longer one
-// ends leases on which holders still rely, unless they renew them first; a holder that renews in time survives one of two
-// thirds of its TTL, less the time a renewal takes. Fencing tokens and positions come from that clock, too: if it is behind the
-// clock that gave the last one, after a loss of all state or on a name that Redis has forgotten because it was idle, new tokens
-// may be lower, and new calls may come before those that waited.
+// Leases are measured by the clock of the Redis server. A step forward by up to a tenth of a TTL ends no lease on which a
+// holder relies; the windows of a [Limiter] are shorter by as much. A longer one ends leases on which holders still rely,
+// unless they renew them first; a holder that renews in time survives one of two thirds of its TTL, less the time a renewal
+// takes. Fencing tokens and positions come from that clock, too: if it is behind the clock that gave the last one, after a loss
+// of all state or on a name that Redis has forgotten because it was idle, new tokens may be lower, and new calls may come
+// before those that waited.
 //
 // # What is promised
 //

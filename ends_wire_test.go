@@ -151,6 +151,28 @@ func TestListEndsWhenRedisHasNotAnsweredForATTL(t *testing.T) {
 	})
 }
 
+// A reader of a response whose permit was lost took the io.EOF of Redis's connection for the end of that response.
+func TestReasonOfALossIsNotInTheChainOfItsError(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		a := asks(c, "a", 1, CallOptions{})[0]
+		w.carries("acquire a: 1").answers(1, -1, 0, 1, int64(protocol.Held), 10)
+		<-a.done
+		ctx := a.permit().Context()
+		for ctx.Err() == nil {
+			select {
+			case f := <-w.arrived:
+				f.end <- io.EOF
+			case <-ctx.Done():
+			}
+		}
+		for _, err := range []error{context.Cause(ctx), a.permit().Release(background)} {
+			require.ErrorIs(t, err, ErrLost)
+			require.NotErrorIs(t, err, io.EOF)
+			require.ErrorContains(t, err, "permit lost: no answer in time: EOF")
+		}
+	})
+}
+
 func TestCloseSaysWhyRedisHasNotConfirmedTheReleases(t *testing.T) {
 	onWire(t, time.Hour, func(t *testing.T, c *Client, w *wire) {
 		asks(c, "a", 1, CallOptions{})

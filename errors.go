@@ -13,8 +13,8 @@ import (
 // Errors, to be tested for with [errors.Is]. A returned error names the semaphore and the cause.
 var (
 	// ErrNotAcquired: a call that does not wait, such as TryAcquire or TryLock, was refused. The units are not free, others are
-	// before it, or its tenant has its TenantLimit. Nothing is left in Redis. Or CallOptions.MaxWait has passed; then the
-	// position in the queue is released in the background.
+	// before it, or its tenant would exceed its TenantLimit. Nothing is left in Redis. Or CallOptions.MaxWait has passed; then
+	// the position in the queue is released in the background.
 	ErrNotAcquired = errors.New("fairsem: not acquired")
 	// ErrQueueFull: CallOptions.MaxQueue calls of the same tenant wait already. Nothing is left in Redis.
 	ErrQueueFull = errors.New("fairsem: queue full")
@@ -151,10 +151,10 @@ func withDoubt(err, unanswered error) error {
 }
 
 // errNotYet is of a call that Redis has answered with neither yes nor no.
-var errNotYet = errors.New("nothing is granted yet, because Redis was started less than Options.Grace ago or still removes expired entries")
+var errNotYet = errors.New("nothing is granted yet, because Redis may have lost state, see Options.Grace, or still removes expired entries")
 
 // errTaken is the refusal of a call that does not wait.
-var errTaken = fmt.Errorf("%w: its units are in use or paused, or others wait", ErrNotAcquired)
+var errTaken = fmt.Errorf("%w: too few units are free, others wait, or its tenant would exceed its TenantLimit", ErrNotAcquired)
 
 // Why a permit was lost.
 var (
@@ -166,5 +166,15 @@ var (
 	errNoRefreshExpired = errors.New("nine tenths of its TTL are over, and it is never renewed")
 )
 
+// lossError is ErrLost with the reason. That is not part of the chain: it may be an io.EOF, or the end of a context, by which the readers of a
+// response and callers decide.
+type lossError struct{ why error }
+
 // lostFor returns ErrLost with the reason.
-func lostFor(why error) error { return fmt.Errorf("%w: %w", ErrLost, why) }
+func lostFor(why error) error { return &lossError{why} }
+
+func (e *lossError) Error() string { return fmt.Sprintf("%v: %s", ErrLost, unprefixed(e.why)) }
+func (e *lossError) Unwrap() error { return ErrLost }
+
+// errOverdue is of a permit whose holder has looked at the clock before anything else noticed that its lease was over.
+var errOverdue = lostFor(errors.New("its lease is over"))

@@ -90,7 +90,7 @@ func (h *hold) ended() error {
 // check returns why the permit has ended, or nil. It checks the clock, so no timer needs to have fired.
 func (h *hold) check() error {
 	if h.remaining() <= 0 {
-		h.end(ErrLost)
+		h.end(errOverdue)
 	}
 	return h.ended()
 }

@@ -353,7 +353,7 @@ func TestLossWithoutAnAnswerIsReportedWithTheNetworkError(t *testing.T) {
 	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
 	require.NoError(t, server.Pause())
 	l := awaited[fairsem.LostEvent](w, d, 1)
-	assert.Equal(t, l.Err, context.Cause(p.Context()), "its holder learns the same")
+	assert.EqualError(t, context.Cause(p.Context()), l.Err.Error(), "its holder learns the same")
 	assert.Equal(t, fairsem.LostEvent{
 		At: l.At, Context: l.Context, Name: w.name, ID: p.ID(), Weight: 1, Token: p.Token(), Held: l.Held, Err: l.Err,
 	}, l)

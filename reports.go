@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -76,12 +77,17 @@ func (t *ticket) reportLost(e *events, c *clock.Clock) {
 		return
 	}
 	lost := t.hold.ended()
-	if lost == ErrLost { //nolint:errorlint // no other has no reason: its holder has looked at the clock
-		lost = lostFor(t.whyOver(c.Asleep()))
+	if !errors.Is(lost, ErrLost) {
+		return
 	}
-	if errors.Is(lost, ErrLost) {
-		t.reportEnd(e, c, lost)
+	loss, hasReason := errors.AsType[*lossError](lost)
+	switch {
+	case errors.Is(lost, errOverdue):
+		lost = fmt.Errorf("%w: %w", ErrLost, t.whyOver(c.Asleep()))
+	case hasReason:
+		lost = fmt.Errorf("%w: %w", ErrLost, loss.why) // for an observer it is part of the chain
 	}
+	t.reportEnd(e, c, lost)
 }
 
 // reportEnd reports, once, the end of a permit that its caller had received. A grant of a rate limit has no end to report.

@@ -81,7 +81,7 @@ func (s *Semaphore) Acquire(ctx context.Context, n int64) (*Permit, error) {
 // TryAcquire is Acquire without waiting in the queue: if n units are not free, or if other calls wait, it returns
 // [ErrNotAcquired]. Where tenants share the name, waiting calls of other tenants matter only if one of those tenants is next.
 // It also returns ErrNotAcquired if the tenant would exceed its TenantLimit. It waits for the answer of Redis, for as long as
-// ctx allows, and for a TTL at most.
+// ctx allows: for a TTL at most if there is none, and for the end of Options.Grace.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int64) (*Permit, error) {
 	return s.acquire(ctx, "try-acquire", n, atOnce)
 }

@@ -36,7 +36,8 @@
 //	the rate is exceeded       the time until its turn, which a [fairsem.Limiter] knows
 //	nothing is granted         a guess, while the limit is paused, and after a start of Redis: 10 s, 1 s, or up to a TTL
 //	Redis does not answer      10 s
-//	the Client is closed       1 s, also if the permit of a middleware before this one is lost meanwhile
+//	the Client is closed       1 s
+//	its other permit is lost   1 s, where a middleware before this one has a limit; 10 s if Redis does not answer
 //
 // and up to a quarter more, so that not all come back at once. asynq stores whole seconds, so it is up to one second more, and polls every
 // Config.DelayedTaskCheckInterval, 5 s. A task whose Deadline comes before that is a failure then, and its handler is not called. A weight

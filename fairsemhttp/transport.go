@@ -1,6 +1,7 @@
 package fairsemhttp
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 
@@ -15,7 +16,7 @@ import (
 // not the requests that Base repeats by itself. A caller that keeps one response open while it sends the next request holds two permits;
 // with as many such callers as units, all wait for each other.
 type Transport struct {
-	// Base sends the requests. If nil, it is [http.DefaultTransport]; a Transport that replaces that needs a Base.
+	// Base sends the requests. If nil, it is [http.DefaultTransport]; a Transport that is a part of that needs a Base.
 	Base http.RoundTripper
 
 	// Limit is that of all requests. It must be nil if Options.LimitOf is set.
@@ -36,7 +37,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	case l.Permit == nil:
 		l.End()
-		return t.base().RoundTrip(r)
+		return t.pass(context.WithValue(r.Context(), sentBy{t}, true), r)
 	}
 	return t.send(r, l)
 }
@@ -50,14 +51,18 @@ func (t *Transport) CloseIdleConnections() {
 
 // base returns nil if it would be t itself.
 func (t *Transport) base() http.RoundTripper {
-	switch {
-	case t != nil && t.Base != nil:
-		return t.Base
-	case http.DefaultTransport == http.RoundTripper(t):
+	base := http.DefaultTransport
+	if t != nil && t.Base != nil {
+		base = t.Base
+	}
+	if base == http.RoundTripper(t) {
 		return nil
 	}
-	return http.DefaultTransport
+	return base
 }
+
+// sentBy is the key of a mark in the contexts of requests that a Transport has sent: it finds those that come back to it.
+type sentBy struct{ *Transport }
 
 const transportName = "fairsemhttp.Transport" // in errors
 
@@ -73,8 +78,8 @@ func (t *Transport) enter(loan *held.Loan, r *http.Request) error {
 	switch {
 	case t == nil:
 		return gate.Invalid(transportName, "it is nil")
-	case t.base() == nil:
-		return gate.Invalid(transportName, "it is http.DefaultTransport, and has no Base: set Base to the transport that it replaces")
+	case t.base() == nil || r.Context().Value(sentBy{t}) != nil:
+		return gate.Invalid(transportName, "it is its own Base: if it is a part of http.DefaultTransport, set Base to the transport that this replaces")
 	}
 	g := gateOf(transportName, t.Limit, t.Options)
 	err := g.Check()
@@ -93,19 +98,38 @@ func (t *Transport) send(r *http.Request, l *loan) (resp *http.Response, err err
 			l.end()
 		}
 	}()
-	inner := r.WithContext(&l.Scope)
-	resp, err = t.base().RoundTrip(inner)
+	resp, err = t.pass(sending{&l.Scope, t}, r)
 	if err != nil || resp == nil {
 		return resp, l.explain(err)
-	}
-	if resp.Request == inner {
-		resp.Request = r
 	}
 	if resp.Body != nil && resp.Body != http.NoBody {
 		resp.Body = l.body(resp)
 		lent = true
 	}
 	return resp, nil
+}
+
+// pass sends a request with that context.
+func (t *Transport) pass(ctx context.Context, r *http.Request) (*http.Response, error) {
+	inner := r.WithContext(ctx)
+	resp, err := t.base().RoundTrip(inner)
+	if resp != nil && resp.Request == inner {
+		resp.Request = r
+	}
+	return resp, err
+}
+
+// sending is the context of a request that t sends.
+type sending struct {
+	*held.Scope
+	by *Transport
+}
+
+func (s sending) Value(key any) any {
+	if key == (sentBy{s.by}) {
+		return true
+	}
+	return s.Scope.Value(key)
 }
 
 // loan is the permit of a request until it ends.

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemhttp"
+	"github.com/fairsem/fairsem/fairsemtest"
 	"github.com/fairsem/fairsem/internal/redistest"
 	"github.com/fairsem/fairsem/internal/worldtest"
 )
@@ -313,15 +315,30 @@ func TestIdleConnectionsOfTheBaseAreClosed(t *testing.T) {
 }
 
 // It was its own Base, so one request took all units and waited for itself. The test has http.DefaultTransport for itself.
-func TestTransportThatReplacesTheDefaultNeedsABase(t *testing.T) {
+func TestTransportThatIsAPartOfTheDefaultNeedsABase(t *testing.T) {
+	client := fairsemtest.NewServer(t).Client(fairsem.Options{})
+	s, err := client.Semaphore("api", 2)
+	require.NoError(t, err)
+	l, err := client.Limiter("calls", 10, time.Hour)
+	require.NoError(t, err)
 	before := http.DefaultTransport
 	defer func() { http.DefaultTransport = before }()
-	own := new(fairsemhttp.Transport)
-	http.DefaultTransport = own
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:1", http.NoBody)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:1", http.NoBody)
 	require.NoError(t, err)
-	_, err = own.RoundTrip(request)
-	require.ErrorIs(t, err, fairsem.ErrInvalid)
-	require.ErrorContains(t, err, "set Base to the transport that it replaces")
-	own.CloseIdleConnections()
+	for _, limit := range []fairsemhttp.Limit{s, l} {
+		own := &fairsemhttp.Transport{Limit: limit}
+		for name, part := range map[string]http.RoundTripper{"the default itself": own, "within another": roundTrip(own.RoundTrip)} {
+			http.DefaultTransport = part
+			_, err = own.RoundTrip(request)
+			require.ErrorIs(t, err, fairsem.ErrInvalid, name)
+			require.ErrorContains(t, err, "set Base to the transport that this replaces", name)
+		}
+		http.DefaultTransport = own
+		own.CloseIdleConnections()
+		own.Base = before
+		_, err = own.RoundTrip(request)
+		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	}
 }

@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/held"
 )
 
 // connector is that of a DB that shares. It marks the context of Connect, so that the Dialer knows which dials are for connections of the
@@ -32,38 +35,49 @@ var errOnlyIdle = errors.New("fairsemnet: no connection is idle")
 type mark struct {
 	mu      sync.Mutex
 	dialled bool
-	opened  []net.Conn // by the dials that have ended
+	over    bool       // Connect has returned
+	opened  []net.Conn // by the dials that have ended; nil once it is over
 }
 
-// begin is called before a dial: the driver has given up what it had dialled until then. Dials that run side by side leave each other alone.
+// begin is called before a dial. What the driver has dialled and used until then it has given up. Of dials that run side by side it uses
+// one, when it dials no more.
 func (m *mark) begin() {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.dialled = true
-	m.mu.Unlock()
-	m.close()
+	m.opened = slices.DeleteFunc(m.opened, func(c net.Conn) bool {
+		if held.IsUsed(c) {
+			_ = c.Close() // unless the driver has
+			return true
+		}
+		return false
+	})
 }
 
 func (m *mark) add(c net.Conn) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.opened = append(m.opened, c)
+	if !m.over { // else some transport goes on with a dial, in case another call wants it
+		m.opened = append(m.opened, c)
+	}
 }
 
-func (m *mark) isDialled() bool {
+// closesItself is how long a driver may take to close the connection of a Connect that has failed: pgx first cancels a query.
+const closesItself = 2 * time.Second
+
+// end is called when Connect has returned. What a driver has dialled before it failed is closed soon.
+func (m *mark) end(failed bool) (dialled bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.dialled
-}
-
-// close closes what was dialled, unless the driver has.
-func (m *mark) close() {
-	m.mu.Lock()
-	all := m.opened
-	m.opened = nil
-	m.mu.Unlock()
-	for _, c := range all {
-		_ = c.Close() // it was given up
+	if all := m.opened; failed && len(all) > 0 {
+		time.AfterFunc(closesItself, func() {
+			for _, c := range all {
+				_ = c.Close() // unless the driver has
+			}
+		})
 	}
+	m.opened, m.over = nil, true
+	return m.dialled
 }
 
 // Connect fails if the driver did not pass its context on: its connections would have no permits.
@@ -73,12 +87,8 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	m := new(mark)
 	opened, err := c.Connector.Connect(context.WithValue(ctx, markOf{c.shared}, m))
-	switch {
-	case err != nil:
-		m.close()
+	if dialled := m.end(err != nil); err != nil || dialled {
 		return opened, err
-	case m.isDialled():
-		return opened, nil
 	}
 	if opened != nil {
 		_ = opened.Close() // it has not been used

@@ -112,10 +112,19 @@ func TestConnectionOfADBHoldsAUnitAndADialBesideItTakesNone(t *testing.T) {
 func TestConnectionThatADriverGivesUpWithoutClosingItHoldsNoUnit(t *testing.T) {
 	w := newWorld(t)
 	s := w.Semaphore(1)
-	d := &fairsemnet.Dialer{Semaphore: s, Options: fairsemnet.Options{Dial: piped(t)}}
+	d := &fairsemnet.Dialer{Semaphore: s, Options: fairsemnet.Options{Dial: func(context.Context, string, string) (net.Conn, error) {
+		here, there := net.Pipe()
+		go func() { _, _ = io.Copy(io.Discard, there) }() // ends with here
+		return here, nil
+	}}}
 	fails := false
+	var connecting context.Context
 	db, err := d.OpenDB(connector{func(ctx context.Context) (net.Conn, error) {
+		connecting = ctx
 		given, err := d.DialContext(ctx, "", "")
+		if err == nil {
+			_, err = given.Write([]byte("TLS?"))
+		}
 		if err != nil || fails {
 			return nil, cmp.Or(err, io.ErrUnexpectedEOF)
 		}
@@ -129,6 +138,11 @@ func TestConnectionThatADriverGivesUpWithoutClosingItHoldsNoUnit(t *testing.T) {
 	c, err := db.Conn(ctx)
 	require.NoError(t, err)
 	assert.Equal(t, int64(1), w.Status(s).Used)
+	short, stop := context.WithTimeout(connecting, time.Millisecond)
+	defer stop()
+	_, err = d.DialContext(short, "", "") // such as a context for cancelling that is made from that of Connect
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NoError(t, c.Raw(func(open any) error { return open.(session).closer.SetDeadline(time.Time{}) }), "it is in use")
 	require.ErrorIs(t, c.Raw(func(any) error { return driver.ErrBadConn }), driver.ErrBadConn) // which closes it
 	w.EventuallyUsed(s, 0)
 

@@ -136,7 +136,6 @@ func (a *attempt) drop() {
 }
 
 func (a *attempt) free(p *fairsem.Permit) {
-	a.pool.dropped()
 	a.pool.recycle(p)
 }
 
@@ -193,6 +192,9 @@ type link struct {
 	deadline time.Time   // that pgx has set; zero: none
 	timer    *time.Timer // of the deadline of Close; nil: there was none
 }
+
+// isForOthers reports whether it is to be closed so that another process gets its permit.
+func (l *link) isForOthers() bool { return l.goes.Load() && !l.recycle.Load() }
 
 // NetConn returns the connection that was dialled.
 func (l *link) NetConn() net.Conn { return l.Conn }

@@ -376,19 +376,21 @@ func (p *pool) newLink(a *attempt, inner net.Conn, permit *fairsem.Permit) *link
 func (p *pool) closed(l *link) {
 	p.mu.Lock()
 	_, counted := p.links[l]
-	delete(p.links, l)
-	p.dials++
+	if counted {
+		delete(p.links, l)
+		p.dials++
+	}
 	p.mu.Unlock()
-	if l.attempt.closed(l) {
-		return
-	}
-	p.dropped()
-	forOthers := l.goes.Load() && !l.recycle.Load()
-	if forOthers || !counted {
+	switch {
+	case !counted: // its permit was lost
 		held.Release(l.permit)
-		return
+	case l.attempt.closed(l):
+	case l.isForOthers():
+		p.dropped()
+		held.Release(l.permit)
+	default:
+		p.recycle(l.permit)
 	}
-	p.recycle(l.permit)
 }
 
 // forget no longer counts a connection whose permit was lost: one less is to be closed for others.
@@ -404,9 +406,11 @@ func (p *pool) forget(l *link) {
 // shedOneLocked counts a permit that the pool has given up among those that it gives up for others.
 func (p *pool) shedOneLocked() { p.share.toShed = max(0, p.share.toShed-1) }
 
-// recycle gives a permit to a call of this pool that waits for one. Without such a call, or if others are to have it, it is released.
+// recycle ends a dial, and gives its permit to a call of this pool that waits for one. Without such a call, or if others are to have it, it
+// is released.
 func (p *pool) recycle(permit *fairsem.Permit) {
 	p.mu.Lock()
+	p.dials--
 	keep := permit.Context().Err() == nil && p.waiting.Len()+p.stranded.Len() > 0 && p.share.toShed == 0
 	if keep {
 		p.grantLocked(permit)

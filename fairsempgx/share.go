@@ -156,7 +156,7 @@ func (p *pool) shedUnusedLocked() {
 // goingLocked counts the connections that are being closed for others.
 func (p *pool) goingLocked() (n int) {
 	for l := range p.links {
-		if l.goes.Load() {
+		if l.isForOthers() {
 			n++
 		}
 	}

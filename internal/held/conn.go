@@ -42,8 +42,17 @@ type lease struct {
 	name   string
 	over   atomic.Bool // the permit ended before the connection was closed
 	closed atomic.Bool // Close was called
+	used   atomic.Bool // something was written
 	stop   func() bool // of the wait for the end of the permit; nil: there is none
 }
+
+// IsUsed reports whether anything was written to a connection that Conn has returned.
+func IsUsed(c net.Conn) bool { return c.(interface{ isUsed() bool }).isUsed() }
+
+func (c *tcpConn) isUsed() bool  { return c.lease.used.Load() }
+func (c *unixConn) isUsed() bool { return c.lease.used.Load() }
+func (c *tlsConn) isUsed() bool  { return c.lease.used.Load() }
+func (c *conn) isUsed() bool     { return c.lease.used.Load() }
 
 // abrupt returns the part to close of a connection that may not be used for a moment longer: Close of a *tls.Conn first sends an alert, for
 // which it waits up to five seconds if the peer reads nothing. One may be within another type that has NetConn, too.
@@ -89,12 +98,14 @@ func (c *tcpConn) Read(b []byte) (int, error) {
 }
 
 func (c *tcpConn) Write(b []byte) (int, error) {
+	c.lease.used.Store(true)
 	n, err := c.TCPConn.Write(b)
 	return n, c.lease.explain(err)
 }
 
 // ReadFrom and WriteTo are for io.Copy. Those of the inner connection read and write it past Read and Write.
 func (c *tcpConn) ReadFrom(r io.Reader) (int64, error) {
+	c.lease.used.Store(true)
 	n, err := c.TCPConn.ReadFrom(r)
 	return n, c.lease.explain(err)
 }
@@ -121,6 +132,7 @@ func (c *unixConn) Read(b []byte) (int, error) {
 }
 
 func (c *unixConn) Write(b []byte) (int, error) {
+	c.lease.used.Store(true)
 	n, err := c.UnixConn.Write(b)
 	return n, c.lease.explain(err)
 }
@@ -140,6 +152,7 @@ func (c *tlsConn) Read(b []byte) (int, error) {
 }
 
 func (c *tlsConn) Write(b []byte) (int, error) {
+	c.lease.used.Store(true)
 	n, err := c.Conn.Write(b)
 	return n, c.lease.explain(err)
 }
@@ -162,6 +175,7 @@ func (c *conn) Read(b []byte) (int, error) {
 }
 
 func (c *conn) Write(b []byte) (int, error) {
+	c.lease.used.Store(true)
 	n, err := c.Conn.Write(b)
 	return n, c.lease.explain(err)
 }

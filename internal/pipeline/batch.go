@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -191,8 +192,8 @@ func (p *Pipeline) run(pipe redis.Pipeliner, commands []redis.Cmder) []Response 
 		case !errors.Is(responses[i].Err, failure.ErrNoAnswer):
 		case failure.Refused(err):
 			responses[i].Err = err
-		default:
-			responses[i].Err = errors.Join(failure.ErrNoAnswer, err)
+		case err != nil:
+			responses[i].Err = fmt.Errorf("%w: %w", failure.ErrNoAnswer, err)
 		}
 	}
 	return responses
