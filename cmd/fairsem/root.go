@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/manual"
 )
@@ -38,6 +39,7 @@ process that died are granted to others when its lease ends. Redis stores the st
 		SilenceUsage:  true,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.PersistentPreRunE = refuseURL
 	root.SetFlagErrorFunc(wrongFlag(asArgument))
 	root.SetVersionTemplate("fairsem {{.Version}}\n")
 	addGroup(root, "To share a limit:", newRun(), newLimit())
@@ -60,6 +62,19 @@ func addGroup(root *cobra.Command, title string, commands ...*cobra.Command) {
 	}
 }
 
+// refuseURL refuses the address of a server in the place of a name, of which errors and tables would show the password.
+func refuseURL(cmd *cobra.Command, args []string) error {
+	if n := cmd.ArgsLenAtDash(); n >= 0 {
+		args = args[:n]
+	}
+	for _, arg := range args {
+		if _, err := dial.Parse(arg); err == nil && !strings.HasPrefix(cmd.Name(), "__") { // those complete a whole command line
+			return exit.Usagef("%q is the address of a server: give it with --redis", arg)
+		}
+	}
+	return nil
+}
+
 // asArgument is the advice for commands without an own one.
 const asArgument = `to pass it as an argument, put it after "--"`
 
@@ -67,8 +82,8 @@ const asArgument = `to pass it as an argument, put it after "--"`
 func wrongFlag(advice string) func(*cobra.Command, error) error {
 	return func(_ *cobra.Command, err error) error {
 		if unknown, is := errors.AsType[*pflag.NotExistError](err); is {
-			if len(unknown.GetSpecifiedShortnames()) > 1 {
-				advice = "flags of several letters begin with two dashes; " + advice
+			if len(unknown.GetSpecifiedShortnames()) > 1 { // the rest may have a password
+				return exit.Usagef("unknown shorthand flag: %q (flags of several letters begin with two dashes; %s)", unknown.GetSpecifiedName(), advice)
 			}
 			return exit.Usagef("%w (%s)", err, advice)
 		}

@@ -209,5 +209,5 @@ func TestLossAfterTheEndOfACommandWhoseProcessesGoOnIsReported(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Contains(out.String(), `"event":"lost"`) }, time.Minute, 5*time.Millisecond)
 	require.NoError(t, syscall.Kill(-own, syscall.SIGKILL))
 	assert.Equal(t, 4, exitCode(cmd.Wait()))
-	assert.Contains(t, out.String(), "was lost (evicted) after /bin/sh had ended")
+	assert.Contains(t, out.String(), "after /bin/sh had ended, while processes that it had left were ended")
 }

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -31,7 +30,7 @@ type Options struct {
 type check struct {
 	name string
 	run  func(context.Context, *target) []Finding
-	long bool // it takes as long as there are keys: no time is too long
+	long bool // it takes as long as there are keys
 }
 
 // checks are in the order in which one is needed to understand the next.
@@ -59,6 +58,9 @@ var checks = []check{
 
 // checkLimit is how long one check may take: it matters for checks with many queries; in others go-redis gives up first.
 const checkLimit = 5 * time.Minute
+
+// longLimit is that of the check of all names: hundreds of millions of keys.
+const longLimit = time.Hour
 
 // Examine runs all checks one after the other, and reports each finding at once. The error is that there is no server,
 // that a name can never work (fairsem.ErrInvalid), or the cause of ctx.
@@ -136,7 +138,7 @@ func others(rest []check) []Finding {
 func (p *target) bounded(ctx context.Context, c check) []Finding {
 	limit := checkLimit
 	if c.long {
-		limit = math.MaxInt64
+		limit = longLimit
 	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -16,8 +16,8 @@ import (
 
 // Checks of the server itself: its kind and version, its role, and whether it answers at all.
 
-func busy(_ context.Context, p *target, n *node) Finding {
-	if failure.Busy(n.err) || n.info == nil && failure.Busy(p.answer) { // a user without the right to INFO is told of that instead
+func busy(_ context.Context, _ *target, n *node) Finding {
+	if failure.Busy(n.err) || failure.Busy(n.answer) {
 		return last(fail("a script has been running for longer than lua-time-limit, and blocks all other commands",
 			"find out which script it is; SCRIPT KILL ends a script that has not written yet"))
 	}
@@ -26,7 +26,7 @@ func busy(_ context.Context, p *target, n *node) Finding {
 
 // loadingOf is loading, also where the user may not read INFO.
 func loadingOf(ctx context.Context, p *target, n *node) Finding {
-	if n.info == nil && failure.Begins(p.answer, "LOADING") {
+	if failure.Begins(n.answer, "LOADING") {
 		return last(fail("the server is loading its data", "wait until it is done"))
 	}
 	return fromInfo(loading)(ctx, p, n)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -296,7 +297,7 @@ func TestACommandThatTookLongIsFoundAndItsArgumentsAreNotShown(t *testing.T) {
 // PING had said it, and then INFO that this user lacks a right.
 func TestWhatTheFirstAnswerSaidIsReportedToAUserWhoMayNotReadInfo(t *testing.T) {
 	t.Parallel()
-	denied := &node{err: testclient.Reply("NOPERM this user has no permissions to run the 'info' command")}
+	const noInfo = "NOPERM this user has no permissions to run the 'info' command"
 	for name, test := range map[string]struct {
 		check  nodeCheck
 		answer error
@@ -305,11 +306,11 @@ func TestWhatTheFirstAnswerSaidIsReportedToAUserWhoMayNotReadInfo(t *testing.T) 
 		"loading": {loadingOf, testclient.Reply("LOADING Redis is loading the dataset in memory"), "is loading its data"},
 		"kind":    {modeOf, fmt.Errorf("127.0.0.1:1 is a node of a cluster: %w", dial.ErrKind), "is a node of a cluster"},
 	} {
-		f := test.check(t.Context(), &target{answer: test.answer}, denied)
+		f := test.check(t.Context(), &target{answer: test.answer}, &node{err: testclient.Reply(noInfo), answer: test.answer})
 		assert.Equal(t, Fail, f.State, name)
 		assert.True(t, f.final, name)
 		assert.Contains(t, f.Message, test.says, name)
-		assert.Equal(t, Skip, test.check(t.Context(), new(target), denied).State, name)
+		assert.Equal(t, Skip, test.check(t.Context(), new(target), &node{err: testclient.Reply(noInfo)}).State, name)
 	}
 }
 
@@ -331,9 +332,9 @@ func TestWhereTheSlowLogLacksSlowCommandsTheyAreNotChecked(t *testing.T) {
 		want         State
 		says         string
 	}{
-		{"10000", "128", OK, "in the last hour"},
-		{"0", "128", OK, "in the last hour"},
-		{"0", "3", OK, "before which its log does not reach: raise slowlog-max-len"},
+		{"10000", "128", OK, "as far as its log reaches back"}, // to the start of the server
+		{"0", "128", OK, "as far as its log reaches back"},
+		{"0", "3", OK, "as far as its log reaches back"},
 		{"-1", "128", Skip, "slowlog-log-slower-than is -1"},
 		{"360000000", "128", OK, ""}, // a tenth of the TTL
 		{"360000001", "128", Skip, "only what takes 360000001 us or more"},
@@ -346,6 +347,24 @@ func TestWhereTheSlowLogLacksSlowCommandsTheyAreNotChecked(t *testing.T) {
 		assert.Contains(t, f.Message, c.says)
 	}
 	assert.Empty(t, hiddenSlow(nil, time.Second), "this user may not ask for it")
+}
+
+// It was called an hour, however short.
+func TestASlowLogReachesBackToTheOldestEntryIfThereWereOlderOnes(t *testing.T) {
+	t.Parallel()
+	entries := func(newest int64) (all []redis.SlowLog) {
+		for i := range int64(3) {
+			all = append(all, redis.SlowLog{ID: newest - i, Time: time.Now().Add(-time.Duration(i+1) * time.Minute)})
+		}
+		return all
+	}
+	n := &node{info: map[string]string{"uptime_in_seconds": "7200"}}
+	assert.Greater(t, n.logReaches(nil), slowSince)
+	assert.Greater(t, n.logReaches(entries(2)), slowSince)
+	assert.Less(t, n.logReaches(entries(3)), slowSince)
+	assert.Greater(t, new(node).logReaches(entries(2)), slowSince, "this user may not ask for the age of the server")
+	n.info["uptime_in_seconds"] = "60"
+	assert.Less(t, n.logReaches(entries(2)), slowSince)
 }
 
 func TestTheGracePeriodOfAYoungServerIsReported(t *testing.T) {

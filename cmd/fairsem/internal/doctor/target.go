@@ -31,6 +31,8 @@ type node struct {
 	addr string
 	info map[string]string
 	err  error // why there is no info
+
+	answer error // to a PING, where the user may not read INFO; nil: it was answered
 }
 
 // connect finds the nodes and queries their INFO. Nodes of a cluster that do not answer are no nodes to check, as long as others do.
@@ -45,6 +47,9 @@ func (p *target) connect(ctx context.Context) (Finding, bool) {
 		var text string
 		if text, n.err = n.rdb.Info(ctx).Result(); n.err == nil {
 			n.info = fields(text)
+		}
+		if failure.Denied(n.err) {
+			n.answer = n.rdb.Ping(ctx).Err()
 		}
 		switch {
 		case failure.DeniedCommand(n.err, "select"):

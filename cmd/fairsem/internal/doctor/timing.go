@@ -1,13 +1,15 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 )
@@ -113,10 +115,8 @@ func slow(ctx context.Context, p *target, n *node) Finding {
 		return skip("not checked: %s", hidden)
 	}
 	span := "hour"
-	if n := len(entries); n > 0 && (n == slowEntries || strconv.Itoa(n) == cmp.Or(set[logLength], usualLength)) {
-		if reach := time.Since(entries[n-1].Time); reach < slowSince {
-			span = text.Ago(reach) + ", before which its log does not reach: raise " + logLength
-		}
+	if reach := n.logReaches(entries); reach < slowSince {
+		span = text.Ago(reach) + ", as far as its log reaches back"
 	}
 	if worst == 0 {
 		return ok("no slow command in the last %s", span)
@@ -124,11 +124,22 @@ func slow(ctx context.Context, p *target, n *node) Finding {
 	return ok("the slowest command took %v, in the last %s", short(worst), span).with("worst_ms", millis(worst))
 }
 
+// logReaches returns how far back the slow log reaches: to the start of the server, or to the oldest entry that was read if there were older
+// ones. Entries are numbered from 0.
+func (n *node) logReaches(entries []redis.SlowLog) time.Duration {
+	reach := time.Duration(math.MaxInt64)
+	if uptime, err := strconv.ParseInt(n.info["uptime_in_seconds"], 10, 64); err == nil {
+		reach = time.Duration(uptime+1) * time.Second
+	}
+	if last := len(entries) - 1; last >= 0 && entries[0].ID > int64(last) {
+		reach = min(reach, time.Since(entries[last].Time))
+	}
+	return reach
+}
+
 const (
 	logsFrom  = "slowlog-log-slower-than" // us
 	logLength = "slowlog-max-len"
-
-	usualLength = "128" // if this user may not read it
 )
 
 // hiddenSlow says why the slow log may lack a command that took longer than that, or "". Settings that are not known are taken as good.

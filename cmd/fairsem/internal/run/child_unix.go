@@ -3,6 +3,7 @@
 package run
 
 import (
+	"errors"
 	"os"
 	"os/signal"
 	"sync"
@@ -27,7 +28,7 @@ var jobControl = []os.Signal{syscall.SIGTSTP, syscall.SIGCONT}
 // child is the command. It leads a process group of its own, whose number is its pid.
 type child struct {
 	pid           int
-	process       *os.Process             // the same: a signal to it never reaches another one that has got its number since
+	process       *os.Process             // the same: on Linux a signal to it reaches no other one that has got its number since
 	states        chan syscall.WaitStatus // each stop, and last the end
 	usesTerminal  bool
 	stopped       bool      // and not continued since by this process
@@ -94,8 +95,10 @@ func (c *child) signal(s os.Signal) (reached bool) {
 	if s == syscall.SIGCONT {
 		c.stopped = false
 	}
-	if group, err := unix.Getpgid(c.pid); err == nil && group != c.pid {
-		_ = c.process.Signal(s) // it fails if the child has ended
+	group, err := unix.Getpgid(c.pid)
+	own := group == syscall.Getpgrp() // which has had the signals of keys already
+	if err == nil && group != c.pid && (!own || s == syscall.SIGTERM || s == syscall.SIGKILL) && errors.Is(c.process.Signal(s), syscall.EPERM) {
+		return false
 	}
 	return syscall.Kill(-c.pid, s.(syscall.Signal)) != syscall.EPERM
 }

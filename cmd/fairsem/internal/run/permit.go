@@ -67,7 +67,7 @@ type holder struct {
 	key    syscall.Signal // the signal by which a key has ended the command; 0: it has ended otherwise
 	lost   bool           // the permit, and that was reported
 
-	ended       bool // the command, and its permit was not lost
+	ended       bool // the command, by itself
 	interrupted bool // a SIGINT of a key, or one that this process has passed on, has ended the command, or one has come after its end
 }
 
@@ -168,11 +168,16 @@ func (h *holder) release(ctx context.Context) {
 
 // lostError reports the loss of the permit, and its outcome for the command.
 func (h *holder) lostError(outcome string) error {
+	return &exit.Error{Code: exit.Lost, Err: fmt.Errorf("the permit on %q was lost (%s), %s", h.job.Request.Name, h.lossReason(), outcome)}
+}
+
+// lossReason is lossReason with who has evicted the permit.
+func (h *holder) lossReason() string {
 	reason := lossReason(h.permit)
 	if reason == reasonEvicted {
 		reason += h.waiter.evictedBy(h.permit.ID())
 	}
-	return &exit.Error{Code: exit.Lost, Err: fmt.Errorf("the permit on %q was lost (%s), %s", h.job.Request.Name, reason, outcome)}
+	return reason
 }
 
 // lossReason returns why a permit was lost.

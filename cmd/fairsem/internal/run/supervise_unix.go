@@ -66,6 +66,7 @@ func (h *holder) hold() error {
 	}
 	defer func() { h.lost = s.lost }()
 	end := s.supervise()
+	s.check() // for a loss that was due when the command ended
 	code, whileItRan := codeOf(end), s.lost
 	h.key = s.keyOf(end)
 	interrupted := end.Signal() == syscall.SIGINT && (h.key != 0 || s.hasSent(syscall.SIGINT))
@@ -76,11 +77,11 @@ func (h *holder) hold() error {
 	journal.note(note{Event: "ended", Exit: &code})
 	switch {
 	case !s.lost || s.job.OnLost == OnLostIgnore:
-	case !whileItRan:
-		journal.warn("the permit on %q was lost (%s) after %s had ended, while processes that it had left were ended",
-			h.job.Request.Name, lossReason(h.permit), command[0])
 	case s.warned == alreadyLost:
 		return h.lostError("and " + command[0] + " could not be ended")
+	case !whileItRan:
+		journal.warn("the permit on %q was lost (%s) after %s had ended, while processes that it had left were ended",
+			h.job.Request.Name, h.lossReason(), command[0])
 	default:
 		return h.lostError("so " + command[0] + " was ended")
 	}
@@ -202,13 +203,6 @@ func (s *supervisor) stopped(by syscall.Signal) {
 // before this process is stopped, until both are continued.
 const stopPatience = time.Second / 2
 
-// stopLike stops this process by a Ctrl-Z while it has no command that would stop.
-func stopLike(sig os.Signal) {
-	if sig == syscall.SIGTSTP {
-		_ = syscall.Kill(os.Getpid(), syscall.SIGTTIN) // see stopped
-	}
-}
-
 // goOn continues the child, because this process was not stopped: no shell could continue it. Where the child would run without this
 // process, as the command of a container or of ssh, a Ctrl-Z has no effect either.
 func (s *supervisor) goOn() {
@@ -312,7 +306,7 @@ const (
 )
 
 // endGroup ends the processes that the command has left in its group. It waits for processes that it cannot end, for as long as the
-// permit lives.
+// permit lives. It does not stop by Ctrl-Z: what has ignored TERM may ignore that, too, and would go on when nothing renews the permit.
 func (s *supervisor) endGroup() {
 	s.check()
 	if !s.child.groupLives() {
@@ -336,7 +330,6 @@ func (s *supervisor) endGroup() {
 			s.send(sig)
 		case sig := <-s.controls:
 			s.control(sig)
-			stopLike(sig)
 		case <-time.After(groupPoll):
 		}
 		s.check()
@@ -370,7 +363,9 @@ func (s *supervisor) holdMinimum(granted time.Time) os.Signal {
 				return sig
 			}
 		case sig := <-s.controls:
-			stopLike(sig)
+			if sig == syscall.SIGTSTP {
+				_ = syscall.Kill(os.Getpid(), syscall.SIGTTIN) // see stopped
+			}
 		case <-s.permit.Context().Done():
 			s.lost = true
 			s.journal.lost(lossReason(s.permit), "before --min-hold was over")
