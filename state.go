@@ -720,8 +720,8 @@ func (v *nameState) leave(t *ticket) {
 	v.leaveLocked(t)
 }
 
-// giveUp is leave for a caller that has not received a grant. The error says why Redis has said neither yes nor no, if it has not: there was no
-// answer, or it grants nothing yet.
+// giveUp is leave for a caller that has not received a grant. The error says why Redis has said neither yes nor no, if it has not: there
+// was no answer, or it grants nothing yet.
 func (v *nameState) giveUp(t *ticket) (unanswered error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -43,10 +43,11 @@
 // Config.DelayedTaskCheckInterval, 5 s. A task whose Deadline comes before that is a failure then, and its handler is not called. A weight
 // that exceeds the limit, and a mistake of the program such as an error of LimitOf, are failures.
 //
-// asynq archives a task that has no retries left for any error. Such a task, which is every task with MaxRetry(0), is not rescheduled: it
-// waits in its worker, in the queue of the limit, until it has its permit. No MaxWait ends that, also not that of CallOptions; while
-// CallOptions.MaxQueue keeps it out of the queue, it tries again after the delays above. Its deadline or its timeout ends the wait, or the
-// loss of a permit of a middleware before this one, and asynq archives it then. If its server is shut down meanwhile, asynq pushes it back to its queue.
+// asynq archives a task that has no retries left for any error. Such a task, which is every task with MaxRetry(0), is not
+// rescheduled: it waits in its worker, in the queue of the limit, until it has its permit. No MaxWait ends that, also not that of
+// CallOptions; while CallOptions.MaxQueue keeps it out of the queue, it tries again after the delays above. Its deadline or its
+// timeout ends the wait, or the loss of a permit of a middleware before this one, and asynq archives it then. If its server is shut
+// down meanwhile, asynq pushes it back to its queue.
 //
 // # How to choose MaxWait and the number of workers
 //

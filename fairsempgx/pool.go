@@ -397,7 +397,7 @@ func (p *pool) closed(l *link) {
 func (p *pool) forget(l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, is := p.links[l]; is && !l.goes.Load() {
+	if _, is := p.links[l]; is && !l.isForOthers() {
 		p.shedOneLocked()
 	}
 	delete(p.links, l)
