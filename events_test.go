@@ -184,11 +184,11 @@ func TestEndOfAPermitIsReportedOnceWhateverDetectsIt(t *testing.T) {
 		reported string
 	}{
 		"the clock, noticed by the caller first": {[]ending{
-			func(_ *testing.T, a *ticket, _ *wire) { a.hold.end(ErrLost) },
+			func(_ *testing.T, a *ticket, _ *wire) { a.hold.end(errOverdue) },
 			refreshed(protocol.Held),
 		}, "Lost fairsem: permit lost: it was not renewed in time"},
 		"the clock, noticed by the caller, who releases it": {[]ending{
-			func(_ *testing.T, a *ticket, _ *wire) { a.hold.end(ErrLost) },
+			func(_ *testing.T, a *ticket, _ *wire) { a.hold.end(errOverdue) },
 			func(t *testing.T, a *ticket, _ *wire) { assert.ErrorIs(t, a.permit().Release(background), ErrLost) },
 		}, "Lost fairsem: permit lost: it was not renewed in time"},
 		"a renewal that does not find it": {[]ending{
