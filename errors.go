@@ -143,11 +143,11 @@ func ended(ctx context.Context) error {
 var errLate = fmt.Errorf("%w: MaxWait has passed", ErrNotAcquired)
 
 // withDoubt adds to the error of a call why Redis has not said yes or no; nil: it has.
-func withDoubt(err, unanswered error) error {
-	if unanswered == nil {
+func withDoubt(err, doubt error) error {
+	if doubt == nil {
 		return err
 	}
-	return &bothErrors{err.Error() + ": " + unprefixed(unanswered), err, unanswered}
+	return &bothErrors{err.Error() + ": " + unprefixed(doubt), err, doubt}
 }
 
 // errNotYet is of a call that Redis has answered with neither yes nor no.

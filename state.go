@@ -722,21 +722,21 @@ func (v *nameState) leave(t *ticket) {
 
 // giveUp is leave for a caller that has not received a grant. The error says why Redis has said neither yes nor no, if it has not: there
 // was no answer, or it grants nothing yet.
-func (v *nameState) giveUp(t *ticket) (unanswered error) {
+func (v *nameState) giveUp(t *ticket) (doubt error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if t.phase == asking && t.heard {
-		unanswered = errNotYet
+		doubt = errNotYet
 	}
 	since := t.unansweredSince
 	if t.phase == asking && !t.heard && (t.busy || !since.IsZero()) { // no answer so far, however late it was sent
 		since = t.asked
 	}
 	if !since.IsZero() && (t.phase == asking || t.phase == waiting) && (t.cause != nil || tooLong(t.asked, since)) {
-		unanswered = unavailable(time.Since(since), cmp.Or(t.cause, v.pipeline.Failure()))
+		doubt = unavailable(time.Since(since), cmp.Or(t.cause, v.pipeline.Failure()))
 	}
 	v.leaveLocked(t)
-	return unanswered
+	return doubt
 }
 
 // tooLong reports whether an answer that is due since then takes longer than usual.

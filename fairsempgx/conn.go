@@ -98,7 +98,7 @@ func (a *attempt) keep(p *fairsem.Permit) {
 	a.link, a.permit = nil, p
 	a.mu.Unlock()
 	if before != nil {
-		a.free(before)
+		a.pool.recycle(before)
 	}
 	if over {
 		a.drop()
@@ -129,14 +129,10 @@ func (a *attempt) drop() {
 	switch {
 	case p == nil:
 	case mayBegin:
-		time.AfterFunc(closeWait, func() { a.free(p) })
+		time.AfterFunc(closeWait, func() { a.pool.recycle(p) })
 	default:
-		a.free(p)
+		a.pool.recycle(p)
 	}
-}
-
-func (a *attempt) free(p *fairsem.Permit) {
-	a.pool.recycle(p)
 }
 
 // linkKey is where a connection knows its link.
