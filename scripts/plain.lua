@@ -10,13 +10,13 @@
 -- so whatever is not certainly right is not usual: NaN is neither more nor less.
 --
 -- needs:    counter, known_epoch, lease, limit_form, meta, owner, since, timeout
--- provides: LAYOUT, LINGER, epoch, expire_at, format, holders, last_number, limit, marked_at, micros, now,
+-- provides: epoch, expire_at, format, holders, last_number, limit, marked_at, micros, now,
 --           plain_flag, renew_keys, server
-local LAYOUT, LINGER, FARTHEST = "2", 10000, 32 * 86400000 -- ms; as in semaphore.lua
+-- include constants.lua
 local layout, plain_flag, expire_at, epoch, server, declared_at, marked_at =
   unpack(redis.call("HMGET", meta, "layout", "plain", "until", "epoch", "server", "since", "marked_at"), 1, 7)
 local limit = plain_flag and tonumber(string.match(plain_flag, limit_form))
-if layout ~= LAYOUT or not limit or epoch ~= known_epoch then return { 0 } end
+if tonumber(layout) ~= LAYOUT or not limit or epoch ~= known_epoch then return { 0 } end
 
 local format = string.format
 local holders, clock, last_number = redis.call("ZCARD", owner), redis.call("TIME"), tonumber(redis.call("GET", counter))
@@ -25,7 +25,7 @@ local now = math.floor(micros / 1000)
 expire_at, declared_at = tonumber(expire_at), tonumber(declared_at)
 local sound = expire_at and declared_at and last_number and tonumber(since) <= declared_at
   and limit < 2 ^ 53 and micros >= tonumber(epoch) and last_number <= micros + 1000000
-  and expire_at <= now + FARTHEST
+  and expire_at <= now + MONTH + DAY
 if not sound then return { 0 } end
 local renew_keys = expire_at < now + lease + LINGER
 if renew_keys then

@@ -2,10 +2,9 @@
 -- all ids are holders. If it is one, that is left to its ZREM.
 --
 -- needs:    limit_form, meta, owner, timeout
--- provides: LAYOUT
-local LAYOUT = "2" -- as in semaphore.lua
+-- include constants.lua
 local layout, plain = unpack(redis.call("HMGET", meta, "layout", "plain"), 1, 2)
-if layout ~= LAYOUT or not plain or not string.find(plain, limit_form) then return { 0 } end
+if tonumber(layout) ~= LAYOUT or not plain or not string.find(plain, limit_form) then return { 0 } end
 redis.call("ZCARD", timeout) -- a key of another type must fail the call before it writes
 if #ARGV > 1 then
   for _, token in ipairs(redis.call("ZMSCORE", owner, unpack(ARGV))) do

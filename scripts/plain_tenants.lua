@@ -22,7 +22,6 @@ local owner, queue, timeout, counter, meta, lanes, turns, tenants = unpack(KEYS)
 local caller, wake, known_epoch, since, lease, queues, count, declared = unpack(ARGV, 1, 8)
 local first_tenant = 9
 local first_id, head_start = first_tenant + 4 * declared, 0
-local HELD, WAITING = 1, 2 -- as in semaphore.lua
 local limit_form = "^(%d+)@%+?$"
 
 -- include plain.lua

@@ -66,14 +66,10 @@ local adds_numbers = false -- whether any permit of the call has numbers
 local restores = false -- whether the call restores permits: it has the most to do for each
 lease = tonumber(lease)
 
-local LAYOUT = 2     -- of the keys above; a script uses the keys of no other
+-- include constants.lua
 local BOUND = 150    -- most ids that one call reaps and removes from the queue, together
-local LINGER = 10000 -- ms that keys outlive the last deadline in them
-local DAY = 86400000 -- ms: the longest lease and grace period
-local MONTH = 31 * DAY -- ms: the longest window of a rate
 
--- The states in a reply, and the numbers with which it begins. internal/protocol has the same lists.
-local GONE, HELD, WAITING, REFUSED, FULL, TOO_BIG, EARLY, EVICTED = 0, 1, 2, 3, 4, 5, 6, 7
+-- The numbers with which a reply begins. internal/protocol has the same list.
 local SINCE, NEXT, MORE, EPOCH, ROOM, SERVER, PLAIN, WAITERS = 1, 2, 3, 4, 5, 6, 7, 8
 
 local function text(number) return string.format("%d", number) end

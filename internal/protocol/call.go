@@ -111,11 +111,7 @@ func (k Keyspace) About(name string) CallPrefix {
 	keys, guard := k.Keys(name), k.guard(name)
 	about := CallPrefix{begin: append(keyArgs(keys[:], guard), k.ClientID, k.WakePrefix()), grace: k.Grace.Milliseconds()}
 	for _, s := range PlainScripts {
-		var own []string
-		for _, i := range s.keys {
-			own = append(own, keys[i])
-		}
-		plain := append([]any{"evalsha", s.source().hash}, keyArgs(own, guard)...)
+		plain := append([]any{"evalsha", s.source().hash}, keyArgs(s.KeysOf(k, name), guard)...)
 		if slices.Contains(s.Arguments, "caller") {
 			plain = append(plain, k.ClientID, k.WakePrefix())
 		}

@@ -88,8 +88,8 @@ func sources(t *testing.T) map[string]string {
 }
 
 // A file that others include lists the names that it needs from the files before it, those that it provides for the files after it,
-// and the variables of other files that it changes. Files for full scripts omit what semaphore.lua declares; the
-// plain scripts do not include it.
+// and the variables of other files that it changes. Files for full scripts omit what semaphore.lua declares, which the
+// plain scripts do not include; all omit what constants.lua declares.
 func TestIncludedFilesSayWhatTheyNeedProvideAndChange(t *testing.T) {
 	t.Parallel()
 	texts, scopes, used := sources(t), make(map[string]scope), make(map[string]bool)
@@ -99,17 +99,20 @@ func TestIncludedFilesSayWhatTheyNeedProvideAndChange(t *testing.T) {
 			used[name] = true
 		}
 	}
+	constants := scopes["constants.lua"].locals
 	shared := scopes["semaphore.lua"].locals
-	for _, name := range shared {
-		assert.True(t, used[name], "semaphore.lua declares %s, which no other file uses", name)
+	for _, name := range slices.Concat(constants, shared) {
+		assert.True(t, used[name], "%s is declared for all, but no other file uses it", name)
 	}
 	for file, s := range scopes {
-		isVerb := slices.ContainsFunc(slices.Concat(Scripts, PlainScripts), func(s *Script) bool { return s.Verb+".lua" == file })
+		isVerb := slices.ContainsFunc(slices.Concat(Scripts, PlainScripts, AuditScripts), func(s *Script) bool { return s.Verb+".lua" == file })
 		if isVerb || file == "semaphore.lua" {
 			continue
 		}
 		for label, names := range map[string][]string{
-			"needs":    slices.DeleteFunc(s.uses, func(name string) bool { return !strings.HasPrefix(file, "plain") && slices.Contains(shared, name) }),
+			"needs": slices.DeleteFunc(s.uses, func(name string) bool {
+				return slices.Contains(constants, name) || !strings.HasPrefix(file, "plain") && slices.Contains(shared, name)
+			}),
 			"provides": slices.DeleteFunc(s.locals, func(name string) bool { return !used[name] }),
 			"changes":  s.sets,
 		} {
@@ -123,7 +126,7 @@ func TestIncludedFilesSayWhatTheyNeedProvideAndChange(t *testing.T) {
 func TestScriptsDeclareEveryNameOnce(t *testing.T) {
 	t.Parallel()
 	included, texts := make(map[string]bool), sources(t)
-	for _, s := range slices.Concat(Scripts, PlainScripts) {
+	for _, s := range slices.Concat(Scripts, PlainScripts, AuditScripts) {
 		joined := scopeOf(t, s.Text())
 		assert.Empty(t, joined.uses, "%s does not declare it", s.Verb)
 		slices.Sort(joined.locals)

@@ -107,6 +107,9 @@ type Keyspace struct {
 	Grace    time.Duration // how long a server that may have lost state grants nothing new
 }
 
+// DefaultKeyspace is that of clients without a prefix of their own.
+var DefaultKeyspace = Keyspace{Prefix: "fairsem"}
+
 // Keys returns the keys of a name in the order of Kinds. Everything up to the first "}" is the hash tag, so
 // all of them are in one slot. No two names share a key, because the suffixes differ.
 func (k Keyspace) Keys(name string) (keys [len(Kinds)]string) {

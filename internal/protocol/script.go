@@ -35,6 +35,16 @@ func newSource(text []byte) source {
 // Hash is that by which Redis caches the script. Only tests need it: calls have it.
 func (s *Script) Hash() string { return s.source().hash.(string) }
 
+// KeysOf are the keys of a name that the script gets, but for that which every call gets in a cluster.
+func (s *Script) KeysOf(k Keyspace, name string) []string {
+	all := k.Keys(name)
+	own := make([]string, len(s.keys))
+	for i, kind := range s.keys {
+		own[i] = all[kind]
+	}
+	return own
+}
+
 // Text is the script itself.
 func (s *Script) Text() string { return string(s.source().text) }
 
@@ -56,9 +66,12 @@ var Scripts = []*Script{
 // PlainScripts are the short forms of some of them.
 var PlainScripts = []*Script{PlainAcquireScript, PlainReleaseScript, PlainQueueScript, PlainTenantsScript, PlainTenantsAcquireScript, PlainTenantsReleaseScript, PlainNumbersAcquireScript, PlainNumbersReleaseScript, PlainRefreshScript}
 
+// everyKind are the indexes of Kinds.
+var everyKind = []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}
+
 // newScript returns the script of a verb that has these arguments of its own.
 func newScript(verb string, own ...string) *Script {
-	return plainScript(verb, NotPlain, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, slices.Concat(sharedArguments, own)...)
+	return plainScript(verb, NotPlain, everyKind, slices.Concat(sharedArguments, own)...)
 }
 
 // plainScript returns a script that gets some of the keys, and has these arguments only.

@@ -133,7 +133,9 @@ func occupy(t *testing.T, rdb redis.UniversalClient, prefix, name string) (light
 	three, err := sem.Acquire(t.Context(), 3)
 	require.NoError(t, err)
 	go func() { _, _ = sem.Acquire(t.Context(), 2) }() // ends with the test, or with the client
-	require.Eventually(t, func() bool { return rdb.ZCard(t.Context(), prefix+":{"+name+"}:queue").Val() == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return rdb.ZCard(t.Context(), protocol.Keyspace{Prefix: prefix}.Key(name, protocol.Queue)).Val() == 1
+	}, time.Minute, time.Millisecond)
 	return one.ID(), three.ID()
 }
 

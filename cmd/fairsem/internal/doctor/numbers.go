@@ -2,20 +2,13 @@ package doctor
 
 import (
 	"context"
-	_ "embed" // of the script
 	"fmt"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-//go:embed numbers.lua
-var numbersText string
-
-var numbersScript = redis.NewScript(numbersText)
-
-// numbering is the reply of numbers.lua about some holders and some numbers of a name.
+// numbering is the reply of audit_numbers.lua about some holders and some numbers of a name.
 type numbering struct {
 	holder, number         int64 // ranks of the first that were not read
 	holdersLeft, left      int64 // how many were not read; left are numbers
@@ -46,7 +39,7 @@ func (p *target) judgeNumbers(ctx context.Context, name string, f facts) (bad []
 	}
 	var n numbering
 	for range maxQueries {
-		raw, err := numbersScript.Run(ctx, p.rdb, p.keys(name), n.holder, n.number, idsPerQuery).Slice()
+		raw, err := p.audit(ctx, protocol.AuditNumbersScript, name, n.holder, n.number, idsPerQuery)
 		if err != nil {
 			return nil, 0, err
 		}

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	_ "embed" // of the script
 	"errors"
 	"strconv"
 	"strings"
@@ -12,11 +11,6 @@ import (
 
 	"github.com/fairsem/fairsem/internal/protocol"
 )
-
-//go:embed query.lua
-var queryText string
-
-var queryScript = redis.NewScript(queryText)
 
 const (
 	idsPerQuery = 1000 // keeps the server from others for 2 or 3 ms
@@ -29,7 +23,7 @@ const (
 	recheckAfter = 300 * time.Millisecond
 )
 
-// facts are the reply of query.lua about a name. Missing numbers are 0.
+// facts are the reply of audit.lua about a name. Missing numbers are 0.
 type facts struct {
 	wrong []string // kinds of keys that are of another type; then there is nothing else
 	now   int64    // server ms
@@ -109,9 +103,14 @@ const (
 	noKey    = -2
 )
 
+// audit runs one of protocol.AuditScripts about a name.
+func (p *target) audit(ctx context.Context, s *protocol.Script, name string, args ...any) ([]any, error) {
+	return redis.NewScript(s.Text()).Run(ctx, p.rdb, s.KeysOf(p.space(), name), args...).Slice()
+}
+
 func (p *target) query(ctx context.Context, name string, from int) (facts, error) {
-	raw, err := queryScript.Run(ctx, p.rdb, p.keys(name), from, idsPerQuery, staleAfter.Milliseconds(), longestLease.Milliseconds(),
-		protocol.WeightExtra, protocol.MetaLayout, protocol.MetaDeclared, protocol.MetaSince, protocol.MetaPinned, protocol.MetaEpoch, protocol.MetaTenants, protocol.MetaNumbered).Slice()
+	raw, err := p.audit(ctx, protocol.AuditScript, name, from, idsPerQuery, staleAfter.Milliseconds(), longestLease.Milliseconds(),
+		protocol.MetaLayout, protocol.MetaDeclared, protocol.MetaSince, protocol.MetaPinned, protocol.MetaEpoch, protocol.MetaTenants, protocol.MetaNumbered)
 	if err != nil {
 		return facts{}, err
 	}

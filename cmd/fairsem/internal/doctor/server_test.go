@@ -17,6 +17,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
+	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
 	"github.com/fairsem/fairsem/internal/testclient"
 )
@@ -70,9 +71,9 @@ func TestAPrimaryOfAClusterThatIsDownIsAFailureAndTheOthersAreChecked(t *testing
 	c := redistest.NewCluster(t)
 	o := usual()
 	occupy(t, c.Client(), o.Prefix, "here")
-	lost, err := c.Owner(o.Prefix + ":{elsewhere}:meta")
+	lost, err := c.Owner(protocol.Keyspace{Prefix: o.Prefix}.Key("elsewhere", protocol.Meta))
 	require.NoError(t, err)
-	holds, err := c.Owner(o.Prefix + ":{here}:meta")
+	holds, err := c.Owner(protocol.Keyspace{Prefix: o.Prefix}.Key("here", protocol.Meta))
 	require.NoError(t, err)
 	require.NotEqual(t, lost, holds)
 	require.NoError(t, c.Lose(slices.Index(c.Nodes, lost)))

@@ -2,22 +2,14 @@ package doctor
 
 import (
 	"context"
-	_ "embed" // of the script
 	"fmt"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/render"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-//go:embed tenants.lua
-var tenantsText string
-
-var tenantsScript = redis.NewScript(tenantsText)
-
-// accounts is the reply of tenants.lua: the stored counts of the tenants of a name, and the differences from their entries.
+// accounts is the reply of audit_tenants.lua: the stored counts of the tenants of a name, and the differences from their entries.
 type accounts struct {
 	complete, counting bool
 	sum, units         int64 // of all; a sum below 0: there is none
@@ -54,7 +46,7 @@ func (p *target) judgeTenants(ctx context.Context, name string, f facts) ([]Find
 	if !f.shared || !f.complete() {
 		return nil, nil
 	}
-	raw, err := tenantsScript.Run(ctx, p.rdb, p.keys(name), idsPerQuery, protocol.WeightExtra).Slice()
+	raw, err := p.audit(ctx, protocol.AuditTenantsScript, name, idsPerQuery)
 	if err != nil {
 		return nil, err
 	}

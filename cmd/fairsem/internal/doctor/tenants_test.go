@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -32,7 +33,9 @@ func occupyShared(t *testing.T, rdb redis.UniversalClient, prefix, name string) 
 	one, err := sem.Acquire(t.Context(), 1)
 	require.NoError(t, err)
 	go func() { _, _ = of.Acquire(t.Context(), 2) }() // ends with the test, or with the client
-	require.Eventually(t, func() bool { return rdb.ZCard(t.Context(), prefix+":{"+name+"}:queue").Val() == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool {
+		return rdb.ZCard(t.Context(), protocol.Keyspace{Prefix: prefix}.Key(name, protocol.Queue)).Val() == 1
+	}, time.Minute, time.Millisecond)
 	return one.ID(), three.ID()
 }
 

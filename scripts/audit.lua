@@ -1,12 +1,12 @@
--- query: the state of one name, at one moment, for judge.go. It only reads, and no more than some ids a call.
+-- audit: what is stored of a name, at one moment, for fairsem doctor, which says what is wrong with it. It only reads, and no more than some
+-- ids a call. It uses keys of any layout and type, and believes nothing that one key says of another.
 --
--- KEYS    as the library has them: owner, queue, timeout, counter, weight, meta, lanes, turns, tenants, numbers
--- ARGV    1 from   rank of the first of the holders and of the waiters to read
---         2 count  of how many of each
---         3 late   ms after which a deadline that passed should have been found
---         4 far    ms within which every deadline has to be
---         5 extra  the field of weight that is no id
---         6.. fields of meta
+-- KEYS    owner, queue, timeout, counter, weight, meta, lanes, turns, tenants, numbers
+-- ARGV    from   rank of the first of the holders and of the waiters to read
+--         count  of how many of each
+--         late   ms after which a deadline that passed should have been found
+--         far    ms within which every deadline has to be
+--         .. fields of meta
 -- Returns now   server ms
 --         wrong    which of the keys are of another type; then nothing follows
 --         ttls     of the keys, ms; -1: no end, -2: no such key
@@ -23,17 +23,20 @@
 --         late     how many deadlines passed so long ago, and the id of the first
 --         far      how many deadlines are too far away, and the id of the first
 --         expired  how many holders of those that were read have expired, their units, and how many waiters
-local owner, queue, timeout, counter, weight, meta = unpack(KEYS)
-local from, count, late, far = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local extra, first_field = ARGV[5], 6
+local owner, queue, timeout, counter, weight, meta, lanes, turns, tenants, numbers = unpack(KEYS)
+local from, count, late, far = unpack(ARGV, 1, 4)
+local first_field = 5
 
 local clock = redis.call("TIME")
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local function text(number) return string.format("%.0f", number) end
 
 local wrong, sizes = {}, {}
-for i, read in ipairs({ "ZCARD", "ZCARD", "ZCARD", "GET", "HLEN", "HLEN", "ZCARD", "ZCARD", "HLEN", "ZCARD" }) do
-  sizes[i] = redis.pcall(read, KEYS[i])
+for i, read in ipairs({
+  { "ZCARD", owner }, { "ZCARD", queue }, { "ZCARD", timeout }, { "GET", counter }, { "HLEN", weight }, { "HLEN", meta },
+  { "ZCARD", lanes }, { "ZCARD", turns }, { "HLEN", tenants }, { "ZCARD", numbers },
+}) do
+  sizes[i] = redis.pcall(read[1], read[2])
   if type(sizes[i]) == "table" then
     if string.sub(sizes[i].err, 1, 9) ~= "WRONGTYPE" then return sizes[i] end
     wrong[#wrong + 1] = i
@@ -77,7 +80,7 @@ return {
   redis.call("HMGET", meta, unpack(ARGV, first_field)),
   { sizes[1], sizes[2], sizes[5] },
   sizes[4],
-  redis.call("HGET", weight, extra),
+  redis.call("HGET", weight, "extra"),
   text(units),
   weighed,
   redis.call("ZRANGE", owner, -1, -1, "WITHSCORES")[2] or false,

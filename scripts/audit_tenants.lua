@@ -1,9 +1,8 @@
--- tenants: what is counted of the tenants of one name, and what follows from its holders and waiters, at one moment. It only reads.
--- scripts/accounts.lua says what is stored.
+-- audit_tenants: what is counted of the tenants of one name, and what follows from its holders and waiters, at one moment, for fairsem
+-- doctor. It only reads. accounts.lua says what is stored.
 --
--- KEYS    as the library has them: owner, queue, timeout, counter, weight, meta, lanes, turns, tenants, numbers
--- ARGV    1 most   ids and tenants that are read; if there are more, nothing is compared
---         2 extra  the field of weight that is no id
+-- KEYS    owner, queue, weight, lanes, turns, tenants
+-- ARGV    most  ids and tenants that are read; if there are more, nothing is compared
 -- Returns complete  1, or 0 if there is too much to compare
 --         counting  1 while the scripts count again, so that nothing is compared
 --         sum       units that are counted of all; -1: there is no sum
@@ -14,10 +13,11 @@
 --         surplus   how many members of lanes are no waiters
 --         stuck     how many tenants are not in turns although they have waiters, and the first of them
 --         late      how many are there with other units per share than they have, and the first of them
-local owner, queue, timeout, counter, weight, meta, lanes, turns, tenants = unpack(KEYS)
-local most, extra = tonumber(ARGV[1]), ARGV[2]
+local owner, queue, weight, lanes, turns, tenants = unpack(KEYS)
+local most = unpack(ARGV, 1, 1)
+most = tonumber(most)
 
-local AT_LIMIT = 2 ^ 53 -- as in scripts/tenant_ids.lua
+-- include tenant_ids.lua
 local function text(number) return string.format("%.0f", number) end
 local holders, waiters = redis.call("ZCARD", owner), redis.call("ZCARD", queue)
 if holders > most or waiters > most or redis.call("HLEN", tenants) > 4 * most or redis.call("ZCARD", turns) > 4 * most then
@@ -37,7 +37,7 @@ repeat
   cursor = page[1]
   for i = 1, #page[2], 2 do
     local tenant = string.match(page[2][i], "^:(.*)$")
-    local of, units, permits, share, limit = string.match(page[2][i + 1], "^(%d+) (%d+) (%d+) (%d+) (%d+) ")
+    local of, units, permits, share, limit = read_record(page[2][i + 1])
     if tenant and of then
       local known = account(tenant)
       known.share, known.limit = math.max(1, tonumber(share)), tonumber(limit)
@@ -46,7 +46,6 @@ repeat
   end
 until cursor == "0"
 
-local function tenant_of(id) return string.match(id, ":[^:]*:(.*)$") or "" end
 local function units_of(id) return tonumber(redis.call("HGET", weight, id)) or 1 end
 
 for _, id in ipairs(redis.call("ZRANGE", owner, 0, -1)) do
@@ -60,7 +59,7 @@ for i = 1, #waiting, 2 do
   local id, position = waiting[i], tonumber(waiting[i + 1])
   local known = account(tenant_of(id))
   local suffix = known.tenant == "" and "" or ":" .. known.tenant
-  local member = string.format("%d:", #known.tenant) .. known.tenant .. string.format("%014x", position) .. string.sub(id, 1, #id - #suffix)
+  local member = lane_of(known.tenant) .. place(position) .. string.sub(id, 1, #id - #suffix)
   if not redis.call("ZSCORE", lanes, member) then
     missing, first_missing = missing + 1, first_missing or id
   end
@@ -69,8 +68,7 @@ end
 
 local stored_turns = redis.call("ZRANGE", turns, 0, -1, "WITHSCORES")
 for i = 1, #stored_turns, 2 do
-  local turn = stored_turns[i]
-  local known = all[string.sub(turn, string.sub(turn, 15, 15) == "0" and 30 or 16)] -- as in scripts/tenant_ids.lua
+  local known = all[tenant_of_turn(stored_turns[i])]
   if known then known.turn = tonumber(stored_turns[i + 1]) end
 end
 
@@ -90,7 +88,7 @@ for _, known in pairs(all) do
     if known.turn ~= (fits and known.counted / known.share or AT_LIMIT) then late = { late[1] + 1, late[2] or known.tenant } end
   end
 end
-local held = holders + (tonumber(redis.call("HGET", weight, extra)) or 0)
+local held = holders + (tonumber(redis.call("HGET", weight, "extra")) or 0)
 return {
   1, counting and counting ~= "" and 1 or 0, sum or "-1", text(held), wrong,
   { missing, first_missing }, redis.call("ZCARD", lanes) - (waiters - missing), stuck, late,

@@ -1,20 +1,21 @@
--- numbers: which numbers the units of one name have, and what the holders say to that, at one moment. It only reads, a part each call.
--- scripts/numbers.lua says what is stored.
+-- audit_numbers: which numbers the units of one name have, and what the holders say to that, at one moment, for fairsem doctor. It only
+-- reads, a part each call. numbers.lua says what is stored.
 --
--- KEYS    as the library has them: owner, queue, timeout, counter, weight, meta, lanes, turns, tenants, numbers
--- ARGV    1 holder  rank of the first holder to read
---         2 number  rank of the first number to read
---         3 count   of how many holders, of how many numbers, and after how many units of holders it ends
+-- KEYS    owner, weight, numbers
+-- ARGV    holder  rank of the first holder to read
+--         number  rank of the first number to read
+--         count   of how many holders, of how many numbers, and after how many units of holders it ends
 -- Returns holder   rank of the first holder that was not read
 --         number   rank of the first number that was not read
 --         unread   how many holders were not read, and how many numbers
 --         twice    how many times a number is that of the unit before, too, and of the first: the number, and both ids
 --         stray    how many numbers are of units that no permit has, and the id of the first
 --         missing  how many holders lack a number, and the id of the first
-local owner, weight, numbers = KEYS[1], KEYS[5], KEYS[10]
-local holder, number, count = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local owner, weight, numbers = unpack(KEYS)
+local holder, number, count = unpack(ARGV, 1, 3)
+holder, number, count = tonumber(holder), tonumber(number), tonumber(count)
 
-local MOST = 1000 -- as in scripts/numbers.lua
+local MOST = 1000
 local function has_numbers(id) return string.find(id, "^[^:]*:%d+#") ~= nil end
 local function units_of(stored) return math.min(MOST, tonumber(stored) or 1) end
 local function split(unit)
