@@ -66,11 +66,11 @@ func BenchmarkTwoEmptyScripts(b *testing.B) {
 	if err := empty.Load(b.Context(), rdb).Err(); err != nil {
 		b.Fatal(err)
 	}
-	keys := protocol.Keyspace{Prefix: "fairsem"}.Keys(b.Name())
+	keys := protocol.DefaultKeyspace.Keys(b.Name())
 	defer server(b)()
 	for b.Loop() {
 		for range 2 {
-			if err := empty.EvalSha(b.Context(), rdb, keys[:], idLike, "fairsem:wake:", ample, 1, 10000, 1000, idLike).Err(); err != nil {
+			if err := empty.EvalSha(b.Context(), rdb, keys[:], idLike, protocol.DefaultKeyspace.WakePrefix(), ample, 1, 10000, 1000, idLike).Err(); err != nil {
 				b.Fatal(err)
 			}
 		}

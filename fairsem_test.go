@@ -264,7 +264,7 @@ func (w *world) eventually(is func() bool, why string) {
 	require.Eventually(w.t, is, time.Minute, 10*time.Millisecond, why)
 }
 
-func (w *world) key(kind string) string { return "fairsem:{" + w.name + "}:" + kind }
+func (w *world) key(kind string) string { return protocol.DefaultKeyspace.Key(w.name, kind) }
 
 // mustBeEmpty checks that the test left no holder, no waiter, and no key that never expires.
 func (w *world) mustBeEmpty() {

@@ -99,7 +99,7 @@ func (l *offlineClient) snapshot() (now [phases]ticketState) {
 // a holder.
 func FuzzMessagesWithoutAPositionOrTokenChangeNothing(f *testing.F) {
 	const waits = firstSeq + int64(waiting)
-	key := protocol.Keyspace{Prefix: "fairsem"}.Keys(theName)[0]
+	key := protocol.DefaultKeyspace.Keys(theName)[0]
 	for seq := firstSeq - 1; seq <= firstSeq+phases; seq++ {
 		for _, position := range []int64{0, -1, 1, waiterAt - 1, waiterAt, waiterAt + 1, -waiterAt} {
 			for _, token := range []int64{0, 1, -1, waiterAt} {

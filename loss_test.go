@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -472,7 +473,7 @@ func apart(t *testing.T, opts fairsem.Options) (w *world, cluster *redistest.Clu
 	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
 	w.release(p)
 	client, _, _ := strings.Cut(p.ID(), ":")
-	ears, err := cluster.Owner("fairsem:wake:" + client)
+	ears, err := cluster.Owner(protocol.DefaultKeyspace.WakePrefix() + client)
 	require.NoError(t, err)
 	for base, i := w.name, 0; primary == nil || primary == ears; i++ {
 		w.name = fmt.Sprint(base, i)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/internal/bridge"
+	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -100,7 +101,7 @@ func TestListInAClusterHasTheNamesOfThePrimariesThatAnswer(t *testing.T) {
 	for i := range 9 {
 		name := fmt.Sprintf("n%d", i)
 		require.NoError(t, c.Inspect(name).SetLimit(t.Context(), 1))
-		if owner, err := cluster.Owner("fairsem:{" + name + "}:meta"); assert.NoError(t, err) && owner != cluster.Nodes[0] {
+		if owner, err := cluster.Owner(protocol.DefaultKeyspace.Key(name, protocol.Meta)); assert.NoError(t, err) && owner != cluster.Nodes[0] {
 			want = append(want, name)
 		}
 	}
@@ -138,7 +139,7 @@ func TestListInAClusterYieldsTheNamesOfOtherPrimariesBeforeASilentOneAnswers(t *
 	for i := range 9 {
 		name := fmt.Sprintf("n%d", i)
 		require.NoError(t, c.Inspect(name).SetLimit(t.Context(), 1))
-		if owner, err := cluster.Owner("fairsem:{" + name + "}:meta"); assert.NoError(t, err) && owner != cluster.Nodes[0] {
+		if owner, err := cluster.Owner(protocol.DefaultKeyspace.Key(name, protocol.Meta)); assert.NoError(t, err) && owner != cluster.Nodes[0] {
 			others[name] = true
 		}
 	}
@@ -233,7 +234,7 @@ func TestLabelsOnThePrimariesThatAnswerAreReadAndTheOthersSayWhyNot(t *testing.T
 	cluster := redistest.NewCluster(t)
 	name, silent := "", cluster.Nodes[0]
 	for i := 0; name == ""; i++ {
-		if owner, err := cluster.Owner(fmt.Sprintf("fairsem:{n%d}:meta", i)); assert.NoError(t, err) && owner != silent {
+		if owner, err := cluster.Owner(protocol.DefaultKeyspace.Key(fmt.Sprint("n", i), protocol.Meta)); assert.NoError(t, err) && owner != silent {
 			name = fmt.Sprint("n", i)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
 	"github.com/fairsem/fairsem/internal/testclient"
 )
@@ -619,7 +620,7 @@ func TestSubscriptionThatEndsAndIsEstablishedAgainIsReported(t *testing.T) {
 	w, _ := privately(t)
 	c, d := w.observed(w.connect())
 	p := w.must(w.of(c, 1).Acquire(t.Context(), 1))
-	channel := "fairsem:wake:" + p.ID()[:strings.LastIndexByte(p.ID(), ':')]
+	channel := protocol.DefaultKeyspace.WakePrefix() + protocol.ClientOf(p.ID())
 	for i := range 3 {
 		w.eventually(func() bool {
 			return w.rdb.PubSubNumSub(t.Context(), channel).Val()[channel] == 1

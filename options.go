@@ -17,13 +17,12 @@ import (
 )
 
 const (
-	defaultPrefix = "fairsem"
-	defaultTTL    = 10 * time.Second
-	minTTL        = 100 * time.Millisecond
-	maxTTL        = 24 * time.Hour
-	defaultGrace  = time.Second
-	maxLabel      = 256                  // bytes
-	maxHeadStart  = 366 * 24 * time.Hour // keeps position numbers positive
+	defaultTTL   = 10 * time.Second
+	minTTL       = 100 * time.Millisecond
+	maxTTL       = 24 * time.Hour
+	defaultGrace = time.Second
+	maxLabel     = 256                  // bytes
+	maxHeadStart = 366 * 24 * time.Hour // keeps position numbers positive
 )
 
 // Options configure a Client. The zero value is the documented default.
@@ -110,7 +109,7 @@ func checkTTL(ttl time.Duration) error {
 
 func (o Options) withDefaults() Options {
 	if o.Prefix == "" {
-		o.Prefix = defaultPrefix
+		o.Prefix = protocol.DefaultKeyspace.Prefix
 	}
 	if o.TTL == 0 {
 		o.TTL = defaultTTL

@@ -104,7 +104,7 @@ func (f *flight) contents() (all []string) {
 			all = append(all, fmt.Sprint(args[0]))
 			continue
 		}
-		name := strings.TrimSuffix(strings.TrimPrefix(args[3].(string), "fairsem:{"), "}:owner")
+		_, name, _, _ := protocol.ParseKey(args[3].(string))
 		text := s.Verb + " " + name + ":"
 		releases := len(args)
 		if s == protocol.AcquireScript {

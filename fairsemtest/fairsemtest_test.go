@@ -19,6 +19,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemtest"
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 func TestMain(m *testing.M) {
@@ -281,7 +282,8 @@ func TestExpireNotifiesAllHoldersOfTheNameAtOnce(t *testing.T) {
 	require.ErrorIs(t, brief.Release(t.Context()), fairsem.ErrLost)
 	require.NoError(t, (<-next).Release(t.Context()))
 	require.NoError(t, other.Context().Err())
-	assert.Zero(t, server.Redis().Exists(t.Context(), "app:{pool}:owner", "app:{pool}:weight").Val(), "left behind")
+	app := protocol.Keyspace{Prefix: "app"}
+	assert.Zero(t, server.Redis().Exists(t.Context(), app.Key("pool", protocol.Owner), app.Key("pool", protocol.Weight)).Val(), "left behind")
 }
 
 func TestExpireTakesTheNumbers(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/run"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/text"
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // connection is the server and the prefix that a command works on.
@@ -68,7 +69,9 @@ func (c *connection) gracePeriod() (time.Duration, error) {
 const prefixVariable = "FAIRSEM_PREFIX"
 
 // keys returns the prefix of every key.
-func (c *connection) keys() string { return cmp.Or(c.prefix, os.Getenv(prefixVariable), "fairsem") }
+func (c *connection) keys() string {
+	return cmp.Or(c.prefix, os.Getenv(prefixVariable), protocol.DefaultKeyspace.Prefix)
+}
 
 // urlVariable is the environment variable that names the server, with its password.
 const urlVariable = "REDIS_URL"

@@ -23,6 +23,7 @@ import (
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
 	"github.com/fairsem/fairsem/internal/history"
+	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -214,7 +215,7 @@ func TestAWorkerReleasesAndEndsWhenItsInputEnds(t *testing.T) {
 	_, err = io.Copy(io.Discard, out)
 	require.NoError(t, err)
 	require.NoError(t, worker.Wait())
-	assert.False(t, m.Exists("fairsem:{n}:owner"))
+	assert.False(t, m.Exists(protocol.DefaultKeyspace.Key("n", protocol.Owner)))
 }
 
 // requireDemo requires everything that the demo is to show.

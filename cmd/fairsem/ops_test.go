@@ -99,7 +99,9 @@ func (o *office) program(name string, args ...string) *exec.Cmd {
 }
 
 // key is one of a name.
-func (o *office) key(name, kind string) string { return o.prefix + ":{" + name + "}:" + kind }
+func (o *office) key(name, kind string) string {
+	return protocol.Keyspace{Prefix: o.prefix}.Key(name, kind)
+}
 
 // does runs a command, wants an exit code, and returns its output.
 func (o *office) does(code int, args ...string) (stdout, stderr string) {
@@ -231,7 +233,7 @@ func TestLsReportsOtherPrefixesWithSemaphores(t *testing.T) {
 	assert.Empty(t, notify)
 	o.hold("h", "n", 1, 1)
 	for i := range 50 { // a search among these would hardly come upon the right one
-		require.NoError(t, o.rdb.HSet(t.Context(), fmt.Sprintf("prefix-%d:{n}:meta", i), "layout", protocol.Layout).Err())
+		require.NoError(t, o.rdb.HSet(t.Context(), protocol.Keyspace{Prefix: fmt.Sprint("prefix-", i)}.Key("n", protocol.Meta), "layout", protocol.Layout).Err())
 	}
 	_, notify = o.does(0, "ls", "x*")
 	assert.Equal(t, "No name in use matches \"x*\".\n", notify)

@@ -19,6 +19,7 @@ import (
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/exit"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/transcript"
+	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -111,7 +112,7 @@ func (p place) requirePrefixesApart(t *testing.T) {
 	assert.NoError(t, err, "%s", out)
 	assert.Equal(t, "both\n", string(out))
 	for _, prefix := range []string{"here", "there"} {
-		n, err := p.rdb.Exists(t.Context(), prefix+":{n}:counter").Result()
+		n, err := p.rdb.Exists(t.Context(), protocol.Keyspace{Prefix: prefix}.Key("n", protocol.Counter)).Result()
 		require.NoError(t, err)
 		assert.EqualValues(t, 1, n, "what %s leaves behind for a while is its own", prefix)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -151,7 +152,7 @@ func TestTopFiltersAndSorts(t *testing.T) {
 func TestTopShowsOtherNamesBesideAKeyOfTheWrongType(t *testing.T) {
 	t.Parallel()
 	w := newWatchers(t, 80, 24, "")
-	require.NoError(t, w.server.Client().Set(t.Context(), "fairsem:{odd}:meta", "text", 0).Err())
+	require.NoError(t, w.server.Client().Set(t.Context(), protocol.DefaultKeyspace.Key("odd", protocol.Meta), "text", 0).Err())
 	w.hold("alice", "api", 3)
 	w.await("1 name cannot be read: status \"odd\": WRONGTYPE", "1/3")
 }

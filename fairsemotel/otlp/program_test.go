@@ -21,6 +21,7 @@ import (
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/fairsemhttp"
 	"github.com/fairsem/fairsem/fairsemotel"
+	"github.com/fairsem/fairsem/internal/protocol"
 )
 
 // export sends the metrics and spans of the program to a collector. stop sends the rest: call it after all clients are closed.
@@ -138,7 +139,7 @@ func (p *program) losePosition(ctx context.Context, sem *fairsem.Semaphore) erro
 	if err != nil {
 		return err
 	}
-	if err := p.direct.ZAdd(ctx, "fairsem:{"+jobs+"}:timeout", redis.Z{Score: 1, Member: first}).Err(); err != nil { // its deadline has passed
+	if err := p.direct.ZAdd(ctx, protocol.DefaultKeyspace.Key(jobs, protocol.Timeout), redis.Z{Score: 1, Member: first}).Err(); err != nil { // its deadline has passed
 		return err
 	}
 	if _, err := p.awaitWaiter(ctx, first); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem"
+	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
 	"github.com/fairsem/fairsem/internal/testclient"
 )
@@ -97,7 +98,7 @@ func TestAnExpiredHolderIsNotThereToEvict(t *testing.T) {
 	require.NoError(t, err)
 	p, err := sem.Acquire(t.Context(), 1)
 	require.NoError(t, err)
-	require.NoError(t, server.Client().ZAdd(t.Context(), "fairsem:{n}:timeout", redis.Z{Score: 1, Member: p.ID()}).Err())
+	require.NoError(t, server.Client().ZAdd(t.Context(), protocol.DefaultKeyspace.Key("n", protocol.Timeout), redis.Z{Score: 1, Member: p.ID()}).Err())
 	require.ErrorIs(t, target.Evict(t.Context(), Selection{All: true}), ErrNoMatch)
 	require.ErrorIs(t, target.Evict(t.Context(), Selection{IDs: []string{p.ID()}}), ErrNoMatch)
 }

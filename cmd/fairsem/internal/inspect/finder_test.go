@@ -16,6 +16,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -125,7 +126,7 @@ func clusterWithout(t *testing.T) (client *fairsem.Client, lost, others []string
 	for i := range 250 {                     // on the first one more than are queried in parallel
 		name := fmt.Sprintf("n%03d", i)
 		require.NoError(t, client.Inspect(name).SetLimit(t.Context(), 1))
-		switch owner, err := cluster.Owner("fairsem:{" + name + "}:meta"); {
+		switch owner, err := cluster.Owner(protocol.DefaultKeyspace.Key(name, protocol.Meta)); {
 		case err != nil:
 			require.NoError(t, err)
 		case owner == cluster.Nodes[0]:
@@ -221,9 +222,9 @@ func TestAServerThatRefusesEveryNameIsAnErrorForAllOfThem(t *testing.T) {
 	require.ErrorContains(t, err, "NOPERM")
 	as("ACL", "SETUSER", "few", "+eval", "+evalsha")
 	assert.Equal(t, []string{"a", "b"}, seen(t, names), "they are still known")
-	as("SET", "fairsem:{a}:meta", "of another type")
+	as("SET", protocol.DefaultKeyspace.Key("a", protocol.Meta), "of another type")
 	assert.Equal(t, []string{"b"}, seen(t, names))
-	as("SET", "fairsem:{b}:meta", "of another type")
+	as("SET", protocol.DefaultKeyspace.Key("b", protocol.Meta), "of another type")
 	survey, err := names.Query(t.Context())
 	require.NoError(t, err, "each says something about its name only")
 	assert.Len(t, survey.Unreadable, 2)

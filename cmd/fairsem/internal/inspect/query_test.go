@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/internal/protocol"
 	"github.com/fairsem/fairsem/internal/redistest"
 )
 
@@ -166,7 +167,7 @@ func TestAnExpiredHolderHidesNoneOfThoseThatAreLeftOut(t *testing.T) {
 	for range 2 {
 		acquire(t, client, "n", 3, 1)
 	}
-	require.NoError(t, rdb.ZAdd(t.Context(), "fairsem:{n}:timeout", redis.Z{Score: 1, Member: expired.ID()}).Err())
+	require.NoError(t, rdb.ZAdd(t.Context(), protocol.DefaultKeyspace.Key("n", protocol.Timeout), redis.Z{Score: 1, Member: expired.ID()}).Err())
 	d, err := inspect.QueryDetail(t.Context(), client, "n", 1)
 	require.NoError(t, err)
 	require.Equal(t, expired.ID(), d.Holders[0].ID)
