@@ -300,7 +300,7 @@ func TestCloseReturnsAfterAReleaseThatIsUnderWayHasBeenReported(t *testing.T) {
 		w.carries("acquire a: 1").grantAll(10)
 		w.carries("release a: 1")
 		for _, v := range c.everyState() {
-			v.abandon() // so the Release ends
+			v.removeUnanswered() // so the Release ends
 		}
 		c.events.close()
 		assert.Contains(t, reported(), "Unreturned release fairsem: Redis unavailable: no answer from Redis for 5s: no answer in time")

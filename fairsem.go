@@ -267,7 +267,7 @@ func (c *Client) Close() error {
 	c.scheduler.close()
 	c.goroutines.Close()
 	for _, v := range states {
-		v.abandon()
+		v.removeUnanswered()
 	}
 	c.events.close()
 	return errors.Join(err, hanging(c.goroutines))
@@ -288,7 +288,7 @@ func (c *Client) releaseAll(states []*nameState) (err error) {
 		case <-t.released:
 		case <-ctx.Done():
 		}
-		if t.isGone() {
+		if t.isReleased() {
 			continue
 		}
 		missing++

@@ -102,6 +102,7 @@ func (v *nameState) moveLocked(t *ticket, to phase) {
 	if t.phase == holding && to != holding {
 		delete(v.listeners, t)
 	}
+	t.known = t.known || to == waiting || to == holding
 	t.phase = to
 }
 
@@ -111,7 +112,7 @@ func (v *nameState) stillWantedLocked(verb *protocol.Script, tickets []*ticket, 
 	for _, t := range tickets {
 		if verb != protocol.ReleaseScript && (t.phase == leaving || t.phase == removed) {
 			t.busy = false
-			v.applyLocked(t, situation{event: abandoned})
+			v.applyLocked(t, situation{event: left})
 			continue
 		}
 		if t.unansweredSince.IsZero() {
@@ -196,7 +197,7 @@ func (a answer) isUnchecked(t *ticket) bool {
 
 // learnLocked handles the result of one ticket's operation.
 func (v *nameState) learnLocked(t *ticket, a answer) {
-	t.known = t.known || t.phase == leaving && (a.State == protocol.Held || a.State == protocol.Waiting) // so a refused release is tried again
+	t.known = t.known || a.State == protocol.Held || a.State == protocol.Waiting // so a refused release is tried again
 	s := situation{
 		event: answered, verb: a.verb, state: a.State,
 		ended: t.phase == holding && t.hold.ended() != nil,
@@ -218,8 +219,8 @@ func (v *nameState) learnLocked(t *ticket, a answer) {
 // acceptLocked does what an effect needs the answer for.
 func (v *nameState) acceptLocked(t *ticket, e effect, a answer) {
 	switch e {
-	case doConclude:
-		v.concludeLocked(t, a)
+	case doRemoveReleased:
+		v.removeReleasedLocked(t, a)
 	case doConfirmPart:
 		v.reducedLocked(t)
 		v.recheckPendingLocked(t)
@@ -239,7 +240,7 @@ func (v *nameState) acceptLocked(t *ticket, e effect, a answer) {
 		v.scheduleLocked(time.Now().Add(retryIn(a.Number))) // then it is sent again
 	case doRefuse:
 		v.finishLocked(t, refusals[a.State])
-		v.dropLocked(t)
+		v.leaveMissingLocked(t)
 	}
 }
 
@@ -264,36 +265,29 @@ func (v *nameState) applyLocked(t *ticket, s situation) effect {
 		v.reduceLocked(t)
 	case doLeave:
 		v.leaveLocked(t)
+	case doLeaveUnanswered:
+		v.finishLocked(t, unavailable(t.ttl, t.cause))
+		v.leaveLocked(t)
+	case doClose:
+		v.closeTicketLocked(t)
+	case doLoseOverdue:
+		v.loseLocked(t, lostFor(t.whyOver(v.host.clock.Asleep())))
 	case doLoseForged:
 		v.loseLocked(t, lostFor(errForged))
 		v.leaveLocked(t)
 	case doLoseEvicted:
 		v.loseLocked(t, errHolderEvicted)
-		v.dropLocked(t)
+		v.leaveMissingLocked(t)
 	case doLoseMissing:
 		v.loseLocked(t, lostFor(errMissing))
-		v.dropLocked(t)
+		v.leaveMissingLocked(t)
 	case doLoseOther:
 		v.loseLocked(t, lostFor(errRegranted))
 		v.leaveLocked(t)
-	case doGiveUp:
-		v.finishLocked(t, unavailable(t.ttl, t.cause))
-		v.leaveLocked(t)
-	case doForget:
-		v.removeLocked(t, unavailable(t.ttl, t.cause))
 	case doRemove:
 		v.removeLocked(t, nil)
 	}
 	return e
-}
-
-// dropLocked ends a ticket that Redis does not have. A copy of an earlier operation may still be in flight.
-func (v *nameState) dropLocked(t *ticket) {
-	if t.maybeApplied {
-		v.leaveLocked(t)
-	} else {
-		v.removeLocked(t, nil)
-	}
 }
 
 // refusals are the errors of tickets that neither hold nor wait. On errPositionLost, Acquire tries again.
@@ -416,10 +410,10 @@ func (v *nameState) renewLocked(t *ticket, sent clock.Instant) {
 	v.scheduleLocked(t.nextDeadline(v.host.clock.Asleep()))
 }
 
-// concludeLocked removes t with the outcome of its release. If there was nothing to release, the permit was lost before,
+// removeReleasedLocked removes t with the outcome of its release. If there was nothing to release, the permit was lost before,
 // unless an earlier release may have been executed, which leaves the same behind as an eviction, or Redis has lost its state since and
 // not granted the units to another.
-func (v *nameState) concludeLocked(t *ticket, a answer) {
+func (v *nameState) removeReleasedLocked(t *ticket, a answer) {
 	var err error
 	switch {
 	case a.State == protocol.Held || !t.hold.begun || t.releaseMaybeApplied || t.epoch != a.epoch && !a.isReplaced(t):
@@ -438,11 +432,17 @@ func (v *nameState) leaveLocked(t *ticket) {
 		return
 	}
 	t.reportLost(v.host.events, v.host.clock)
-	t.known = t.phase != asking
 	v.moveLocked(t, leaving)
 	t.leftAt = time.Now()
-	v.scheduleLocked(t.forgottenAt())
-	v.applyLocked(t, situation{event: abandoned})
+	if v.applyLocked(t, situation{event: left}) != doRemove {
+		v.scheduleLocked(t.expiresAt())
+	}
+}
+
+// leaveMissingLocked gives up t, of which Redis has just said that it does not have it. A copy of an earlier operation may be in flight.
+func (v *nameState) leaveMissingLocked(t *ticket) {
+	t.known = false
+	v.leaveLocked(t)
 }
 
 // loseLocked ends the permit of t with the error lost, and reports that.
@@ -509,7 +509,7 @@ func (v *nameState) failedLocked(r *request, err error) {
 			v.leaveLocked(t)
 		default:
 			if s.carried && full {
-				v.applyLocked(t, situation{event: abandoned}) // the pause is for the acquire
+				v.applyLocked(t, situation{event: left}) // the pause is for the acquire
 			}
 		}
 	}
@@ -581,7 +581,11 @@ func (v *nameState) tick(now clock.Instant) {
 	v.checkLocked()
 	verify := !v.verifySince.IsZero()
 	due := over || verify
-	v.loseOverdueLocked(now)
+	for _, t := range v.tickets { // first of all: every holder must be notified before the margin is over
+		if t.isOverdue(now) {
+			v.advanceLocked(t, now)
+		}
+	}
 	for _, t := range v.tickets {
 		v.advanceLocked(t, now)
 		due = due || t.renewable() && t.lease.isDue(now)
@@ -611,25 +615,19 @@ func (v *nameState) refreshAllLocked(now clock.Instant, verify bool) bool {
 	return len(old) > 0
 }
 
-// loseOverdueLocked ends the permits whose leases are over. It ends all of them before anything else is done for any: every
-// holder must be notified before the margin is over.
-func (v *nameState) loseOverdueLocked(now clock.Instant) {
-	for _, t := range v.tickets {
-		if t.isOverdue(now) {
-			v.loseLocked(t, lostFor(t.whyOver(now.Asleep)))
-		}
-	}
-}
-
 // advanceLocked does what is due for one ticket, by the clock or after a failure.
 func (v *nameState) advanceLocked(t *ticket, now clock.Instant) {
-	v.applyLocked(t, situation{
-		event:     ticked,
-		overdue:   t.isOverdue(now),
-		forgotten: t.phase == leaving && !now.Before(t.forgottenAt()),
-		silent:    t.isSilent(now),
-		doubtful:  t.recheck || t.isOutdated(v.epoch),
-	})
+	s := situation{
+		event:    ticked,
+		overdue:  t.isOverdue(now),
+		expired:  t.phase == leaving && !now.Before(t.expiresAt()),
+		silent:   t.isSilent(now),
+		doubtful: t.recheck || t.isOutdated(v.epoch),
+	}
+	s.ended = s.overdue && t.hold.ended() != nil
+	if v.applyLocked(t, s) == doRemoveUnanswered {
+		v.removeLocked(t, unavailable(t.ttl, t.cause))
+	}
 }
 
 // scheduleLocked makes sure that a tick comes at that time or earlier.
@@ -681,22 +679,29 @@ func (v *nameState) close() []*ticket {
 	v.retired = true
 	var all []*ticket
 	for _, t := range v.tickets {
-		if t.phase == holding && !t.hold.lost() {
-			t.hold.end(errHolderClosed)
-		}
-		v.finishLocked(t, ErrClosed)
-		v.leaveLocked(t)
+		t.endLocked() // the caller waits for it
+		v.applyLocked(t, situation{event: closed})
 		all = append(all, t)
 	}
 	return all
 }
 
-// abandon removes the tickets whose release was not confirmed while Close waited.
-func (v *nameState) abandon() {
+func (v *nameState) closeTicketLocked(t *ticket) {
+	if t.phase == holding && !t.hold.lost() {
+		t.hold.end(errHolderClosed)
+	}
+	v.finishLocked(t, ErrClosed)
+	v.leaveLocked(t)
+}
+
+// removeUnanswered removes the tickets whose release was not confirmed while Close waited.
+func (v *nameState) removeUnanswered() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, t := range v.tickets {
-		v.removeLocked(t, unavailable(closeGrace, t.cause))
+		if v.applyLocked(t, situation{event: ticked, expired: true}) == doRemoveUnanswered {
+			v.removeLocked(t, unavailable(closeGrace, t.cause))
+		}
 	}
 }
 
@@ -705,24 +710,16 @@ func (v *nameState) abandon() {
 func (v *nameState) removeRateGrant(t *ticket) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if t.phase != holding {
+	if v.applyLocked(t, situation{event: received}) != doRemove {
 		return false
 	}
 	t.reportGranted(v.host.events)
-	v.removeLocked(t, nil)
 	return true
 }
 
-// leave is leaveLocked for callers without the lock.
-func (v *nameState) leave(t *ticket) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.leaveLocked(t)
-}
-
-// giveUp is leave for a caller that has not received a grant. The error says why Redis has said neither yes nor no, if it has not: there
-// was no answer, or it grants nothing yet.
-func (v *nameState) giveUp(t *ticket) (doubt error) {
+// leave is leaveLocked for callers without the lock. If the caller has not received a grant, the error says why Redis has said neither yes
+// nor no, if it has not: there was no answer, or it grants nothing yet.
+func (v *nameState) leave(t *ticket) (doubt error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if t.phase == asking && t.heard {

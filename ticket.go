@@ -52,7 +52,7 @@ type ticket struct {
 	releaseMaybeApplied bool          // one of them was a release
 	recheck             bool          // query it as soon as no operation is under way
 	heard               bool          // Redis has answered its acquire, if only that it cannot say yet
-	known               bool          // leaving: Redis has answered that it holds or waits
+	known               bool          // Redis has said that it holds or waits, and not since that it has it no longer
 	reported            bool          // the end of the permit has been reported
 	unansweredSince     time.Time     // since when an answer is due; zero: none is
 	cause               error         // of the missing answer
@@ -233,7 +233,7 @@ func (t *ticket) nextDeadline(asleep time.Duration) time.Time {
 		}
 	}
 	if t.phase == leaving {
-		sooner(t.forgottenAt())
+		sooner(t.expiresAt())
 	}
 	if t.phase == holding {
 		sooner(t.lease.end(asleep))
@@ -267,9 +267,9 @@ func (t *ticket) whyOver(asleep time.Duration) error {
 // fill the memory in an outage, and have Redis remember all these calls after it.
 const longestDoubt = time.Minute
 
-// forgottenAt is when t, which is leaving, has expired in Redis: a late grant of an acquire without an answer still counts for the
+// expiresAt is when t, which is leaving, will have expired in Redis: a late grant of an acquire without an answer still counts for the
 // window of a rate.
-func (t *ticket) forgottenAt() time.Time {
+func (t *ticket) expiresAt() time.Time {
 	return t.leftAt.Add(t.ttl + min(t.spec.Window, longestDoubt))
 }
 
@@ -293,7 +293,7 @@ func (t *ticket) endLocked() chan struct{} {
 	return t.released
 }
 
-// isGone reports whether t is removed, with Redis's confirmation.
-func (t *ticket) isGone() bool {
+// isReleased reports whether t is removed, with Redis's confirmation.
+func (t *ticket) isReleased() bool {
 	return isClosed(t.released) && (t.releaseErr == nil || errors.Is(t.releaseErr, ErrLost))
 }

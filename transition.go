@@ -9,11 +9,13 @@ import "github.com/fairsem/fairsem/internal/protocol"
 type event int
 
 const (
-	answered  event = iota // Redis has answered an operation
-	failed                 // an operation got no answer, or a refusal
-	notified               // a message, or the reply to another call, says something about it
-	ticked                 // time has passed
-	abandoned              // it was given up, or is about to be sent although it was
+	answered event = iota // Redis has answered an operation
+	failed                // an operation got no answer, or a refusal
+	notified              // a message, or the reply to another call, says something about it
+	ticked                // time has passed
+	left                  // it was given up, or is about to be sent although it was
+	received              // its caller has its grant of a rate, which Redis counts until that expires
+	closed                // its client closes
 )
 
 // situation is all that a transition depends on.
@@ -24,7 +26,6 @@ type situation struct {
 	// Of an answer.
 	verb  *protocol.Script
 	state protocol.State
-	ended bool // holding: its permit has ended
 	other bool // holding: Redis has another grant of it
 	less  bool // Redis has less of it in this epoch than it had before
 	newer bool // the answer is younger than the grant
@@ -49,11 +50,12 @@ type situation struct {
 
 	// Of the ticket.
 	busy         bool // an operation is queued or in flight
-	known        bool // leaving: Redis had answered its acquire
+	known        bool // Redis has said that it holds or waits, and not since that it has it no longer
 	maybeApplied bool // an operation without an answer may have been executed, or may be later
 	neverRenewed bool
+	ended        bool // holding: its permit has ended, and its holder was notified
 	overdue      bool // holding: its lease is over by the clock
-	forgotten    bool // leaving: it has expired in Redis in any case
+	expired      bool // leaving: it has expired in Redis in any case, or its client waits no longer for an answer
 	silent       bool // no answer for a whole TTL
 	doubtful     bool // its state in Redis is to be queried
 }
@@ -62,34 +64,36 @@ type situation struct {
 type effect int
 
 const (
-	doNothing     effect = iota
-	doAsk                // send its acquire
-	doRelease            // send its release
-	doQuery              // query its state, or renew it
-	doRequery            // the same, and once more if an answer is in flight
-	doRestore            // store it again
-	doReduce             // release what its holder has released of it
-	doWait               // record that it is in the queue
-	doHold               // hand over its permit
-	doVerify             // record that it was granted, and query it before its permit is handed over
-	doReturn             // end its wait and release it: its numbers are lost, and Acquire tries again
-	doKeep               // keep the notice until the answer to the operation under way shows whether it is true
-	doRenew              // its lease begins anew
-	doConfirm            // nothing has changed, but a query may be due
-	doConfirmPart        // Redis has confirmed the release of a part
-	doRetry              // the server grants nothing yet: send its acquire later
-	doRefuse             // end its wait with the reason that Redis gave
-	doLeave              // give it up
-	doLoseForged         // end its permit: a forged message had granted it
-	doLoseEvicted        // end its permit: it was evicted
-	doLoseMissing        // end its permit: Redis does not have it
-	doLoseOther          // end its permit, and release it: Redis has granted it anew, with other numbers
-	doConclude           // remove it, with the outcome of its release
-	doRemove             // remove it: Redis cannot have it
-	doForget             // remove it without an answer
-	doGiveUp             // end its wait, and release it: Redis does not answer
-	doFail               // end its wait with the error, and remove it
-	doFailLeaving        // end its wait with the error, and release it
+	doNothing          effect = iota
+	doAsk                     // send its acquire
+	doRelease                 // send its release
+	doQuery                   // query its state, or renew it
+	doRequery                 // the same, and once more if an answer is in flight
+	doRestore                 // store it again
+	doReduce                  // release what its holder has released of it
+	doWait                    // record that it is in the queue
+	doHold                    // hand over its permit
+	doVerify                  // record that it was granted, and query it before its permit is handed over
+	doReturn                  // end its wait and release it: its numbers are lost, and Acquire tries again
+	doKeep                    // keep the notice until the answer to the operation under way shows whether it is true
+	doRenew                   // its lease begins anew
+	doConfirm                 // nothing has changed, but a query may be due
+	doConfirmPart             // Redis has confirmed the release of a part
+	doRetry                   // the server grants nothing yet: send its acquire later
+	doRefuse                  // end its wait with the reason that Redis gave
+	doLeave                   // give it up
+	doLeaveUnanswered         // end its wait, and give it up: Redis does not answer
+	doClose                   // end its wait and its permit, and give it up
+	doLoseOverdue             // end its permit: its lease is over
+	doLoseForged              // end its permit: a forged message had granted it
+	doLoseEvicted             // end its permit: it was evicted
+	doLoseMissing             // end its permit: Redis does not have it
+	doLoseOther               // end its permit, and release it: Redis has granted it anew, with other numbers
+	doRemove                  // remove it: Redis cannot have it
+	doRemoveReleased          // remove it, with the outcome of its release
+	doRemoveUnanswered        // remove it: it was released, and Redis does not answer
+	doFail                    // end its wait with the error, and remove it
+	doFailLeaving             // end its wait with the error, and give it up
 )
 
 // next is what is done with a ticket in a situation.
@@ -106,8 +110,12 @@ func next(s situation) effect {
 		return nextNotified(s)
 	case ticked:
 		return nextTicked(s)
+	case left:
+		return nextLeft(s)
+	case received:
+		return nextReceived(s)
 	default:
-		return nextAbandoned(s)
+		return nextClosed(s)
 	}
 }
 
@@ -115,13 +123,13 @@ func nextAnswered(s situation) effect {
 	inRedis := s.state == protocol.Held || s.state == protocol.Waiting
 	switch {
 	case s.verb == protocol.ReleaseScript:
-		return doConclude
+		return doRemoveReleased
 	case s.phase == leaving && (inRedis || s.maybeApplied):
 		return doRelease // given up while the operation was in flight, or a copy of an earlier one may still be
 	case s.phase == leaving && s.less:
 		return doRelease // of what Redis has lost, only the answer to that says whether another has it
 	case s.phase == leaving:
-		return doConclude // Redis no longer had it before its release was sent
+		return doRemoveReleased // Redis no longer had it before its release was sent
 	case s.phase == holding && s.other:
 		return doLoseOther
 	case s.phase == holding && s.ended:
@@ -219,14 +227,16 @@ func nextFailed(s situation) effect {
 
 func nextTicked(s situation) effect {
 	switch {
+	case s.phase == holding && s.overdue && !s.ended:
+		return doLoseOverdue
 	case s.phase == holding && s.overdue:
 		return doLeave // Redis may not know yet
-	case s.phase == leaving && s.forgotten:
-		return doForget
+	case s.phase == leaving && s.expired:
+		return doRemoveUnanswered
 	case s.phase == leaving:
-		return nextAbandoned(s)
+		return nextLeft(s)
 	case s.silent && s.phase != holding:
-		return doGiveUp
+		return doLeaveUnanswered
 	case s.phase == asking:
 		return doAsk
 	case s.doubtful:
@@ -236,8 +246,8 @@ func nextTicked(s situation) effect {
 	}
 }
 
-// nextAbandoned is for a ticket that was given up: it is released if Redis can have it.
-func nextAbandoned(s situation) effect {
+// nextLeft is for a ticket that was given up: it is released if Redis can have it.
+func nextLeft(s situation) effect {
 	switch {
 	case s.busy:
 		return doNothing // until the operation under way has ended
@@ -246,4 +256,19 @@ func nextAbandoned(s situation) effect {
 	default:
 		return doRemove // nothing was sent, or Redis refused it
 	}
+}
+
+// nextReceived is for a grant of a rate: there is nothing to renew or to release.
+func nextReceived(s situation) effect {
+	if s.phase == holding {
+		return doRemove
+	}
+	return doNothing // it was given up before, so it counts as not granted
+}
+
+func nextClosed(s situation) effect {
+	if s.phase == leaving {
+		return doNothing // it is released already
+	}
+	return doClose
 }

@@ -19,12 +19,12 @@ import (
 const transitions = `
 answered removed * * : nothing
 
-answered asking|waiting|holding release * : conclude
-answered leaving release * : conclude
+answered asking|waiting|holding release * : remove-released
+answered leaving release * : remove-released
 answered leaving acquire|refresh|reduce|restore held|waiting : release
 answered leaving acquire|refresh|reduce|restore gone|refused|full|too-big|early|evicted maybe-applied : release
 answered leaving acquire|refresh|reduce|restore gone|refused|full|too-big|early|evicted -maybe-applied less : release
-answered leaving acquire|refresh|reduce|restore gone|refused|full|too-big|early|evicted -maybe-applied -less : conclude
+answered leaving acquire|refresh|reduce|restore gone|refused|full|too-big|early|evicted -maybe-applied -less : remove-released
 
 answered holding acquire|refresh|reduce|restore * other : lose-other
 answered holding acquire|refresh|reduce|restore * -other ended : leave
@@ -93,34 +93,41 @@ failed asking|waiting|leaving restore * final -carried executed : fail-leaving
 failed asking|waiting|leaving restore * final -carried -executed : fail
 
 ticked removed * * : nothing
-ticked holding * * overdue : leave
+ticked holding * * overdue -ended : lose-overdue
+ticked holding * * overdue ended : leave
 ticked holding * * -overdue doubtful : query
 ticked holding * * -overdue -doubtful : reduce
-ticked asking|waiting * * silent : give-up
+ticked asking|waiting * * silent : leave-unanswered
 ticked asking * * -silent : ask
 ticked waiting * * -silent doubtful : query
 ticked waiting * * -silent -doubtful : reduce
-ticked leaving * * forgotten : forget
-ticked leaving * * -forgotten busy : nothing
-ticked leaving * * -forgotten -busy known : release
-ticked leaving * * -forgotten -busy -known maybe-applied : release
-ticked leaving * * -forgotten -busy -known -maybe-applied : remove
+ticked leaving * * expired : remove-unanswered
+ticked leaving * * -expired busy : nothing
+ticked leaving * * -expired -busy known : release
+ticked leaving * * -expired -busy -known maybe-applied : release
+ticked leaving * * -expired -busy -known -maybe-applied : remove
 
-abandoned removed * * : nothing
-abandoned asking|waiting|holding|leaving * * busy : nothing
-abandoned asking|waiting|holding|leaving * * -busy known : release
-abandoned asking|waiting|holding|leaving * * -busy -known maybe-applied : release
-abandoned asking|waiting|holding|leaving * * -busy -known -maybe-applied : remove
+left removed * * : nothing
+left asking|waiting|holding|leaving * * busy : nothing
+left asking|waiting|holding|leaving * * -busy known : release
+left asking|waiting|holding|leaving * * -busy -known maybe-applied : release
+left asking|waiting|holding|leaving * * -busy -known -maybe-applied : remove
+
+received removed|asking|waiting|leaving * * : nothing
+received holding * * : remove
+
+closed removed|leaving * * : nothing
+closed asking|waiting|holding * * : close
 `
 
 var (
-	eventNames  = []string{"answered", "failed", "notified", "ticked", "abandoned"}
+	eventNames  = []string{"answered", "failed", "notified", "ticked", "left", "received", "closed"}
 	phaseNames  = []string{"asking", "waiting", "holding", "leaving", "removed"}
 	stateNames  = []string{"gone", "held", "waiting", "refused", "full", "too-big", "early", "evicted"}
 	effectNames = []string{
 		"nothing", "ask", "release", "query", "requery", "restore", "reduce", "wait", "hold", "verify", "return", "keep", "renew", "confirm",
-		"confirm-part", "retry", "refuse", "leave", "lose-forged", "lose-evicted", "lose-missing", "lose-other", "conclude", "remove",
-		"forget", "give-up", "fail", "fail-leaving",
+		"confirm-part", "retry", "refuse", "leave", "leave-unanswered", "close", "lose-overdue", "lose-forged", "lose-evicted", "lose-missing",
+		"lose-other", "remove", "remove-released", "remove-unanswered", "fail", "fail-leaving",
 	}
 	verbs = []*protocol.Script{
 		protocol.AcquireScript, protocol.ReleaseScript, protocol.RefreshScript, protocol.ReduceScript, protocol.RestoreScript,
@@ -147,9 +154,11 @@ func flagsOf(s *situation) []flag {
 		return append(grant, flag{"grant", &s.grant}, flag{"of-position", &s.ofPosition}, flag{"of-token", &s.ofToken},
 			flag{"other-epoch", &s.otherEpoch}, flag{"misfit", &s.misfit})
 	case ticked:
-		return append(given, flag{"overdue", &s.overdue}, flag{"forgotten", &s.forgotten}, flag{"silent", &s.silent}, flag{"doubtful", &s.doubtful})
-	default:
+		return append(given, flag{"overdue", &s.overdue}, flag{"ended", &s.ended}, flag{"expired", &s.expired}, flag{"silent", &s.silent}, flag{"doubtful", &s.doubtful})
+	case left:
 		return given
+	default:
+		return nil
 	}
 }
 
@@ -330,7 +339,9 @@ func TestNoTransitionBreaksAPromise(t *testing.T) {
 		never(grants && !isGrant, "a grant without an answer or a true message that says so")
 		never(e == doHold && (s.verifyFirst || s.unnumbered), "a permit without a lease or without its numbers")
 		never(e == doRenew && (s.ended || s.other || s.state == protocol.Gone || s.state == protocol.Evicted), "a lease goes on that is over")
-		never((s.event == failed || s.event == abandoned) && goesOn, "a failure is a grant")
+		never((s.event == failed || s.event == left) && goesOn, "a failure is a grant")
+		never(s.event == ticked && s.phase == holding && s.overdue && !s.ended && e != doLoseOverdue, "the end of a lease goes unnoticed")
+		never(e == doRemove && s.event == left && (s.known || s.maybeApplied), "what Redis may have is not released")
 		evicted := s.event == answered && s.verb != protocol.ReleaseScript && s.phase == holding && s.state == protocol.Evicted
 		never(evicted && !s.less && e != doLoseEvicted && e != doLoseOther && e != doLeave, "an eviction goes unnoticed")
 	})
