@@ -102,7 +102,6 @@ func (v *nameState) moveLocked(t *ticket, to phase) {
 	if t.phase == holding && to != holding {
 		delete(v.listeners, t)
 	}
-	t.known = t.known || to == waiting || to == holding
 	t.phase = to
 }
 
