@@ -166,6 +166,49 @@ func beginsAny(err error, words ...string) bool {
 	return slices.ContainsFunc(words, func(begin string) bool { return Begins(err, begin) })
 }
 
+// reply is a reply of Redis in words of ours: a short password may be a part of Redis's.
+type reply struct {
+	is    func(error) bool
+	words string
+}
+
+// Replies of a Redis that has accepted the connection, and of one that has not.
+var (
+	afterLogin = []reply{
+		{begins("NOPERM"), "NOPERM this user lacks a right"},
+		{begins("LOADING"), "LOADING it is loading its data"},
+		{Busy, "BUSY a script is running for long"},
+		{begins("MASTERDOWN"), "MASTERDOWN this replica has no connection to its primary"},
+		{begins("CLUSTERDOWN"), "CLUSTERDOWN the cluster is down"},
+		{begins("MISCONF"), "MISCONF it cannot save its data, and accepts no writes"},
+		{NotClustered, "ERR This instance has cluster support disabled"},
+		{NoSuchDatabase, "ERR DB index is out of range"},
+	}
+	atLogin = []reply{
+		{begins("WRONGPASS"), "WRONGPASS invalid username-password pair or user is disabled"},
+		{begins("NOAUTH"), "NOAUTH a password is needed"},
+	}
+)
+
+func begins(words string) func(error) bool {
+	return func(err error) bool { return Begins(err, words) }
+}
+
+// InWords is a usual reply of Redis to a first command, without anything that Redis repeats of it; "" if err is none of those.
+func InWords(err error) string {
+	for _, r := range slices.Concat(afterLogin, atLogin) {
+		if r.is(err) {
+			return r.words
+		}
+	}
+	return ""
+}
+
+// AcceptedBefore reports whether err is the usual reply of a Redis that has accepted the connection.
+func AcceptedBefore(err error) bool {
+	return slices.ContainsFunc(afterLogin, func(r reply) bool { return r.is(err) })
+}
+
 // advice is what to do about errors of Redis that a retry cannot heal, by their first words.
 var advice = map[string]string{
 	"WRONGTYPE":                           "another program uses a key of this name: choose another name or Options.Prefix",

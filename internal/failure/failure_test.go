@@ -1,6 +1,7 @@
 package failure_test
 
 import (
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -114,4 +115,22 @@ func TestPasswordThatIsWrongOrMissingComesWithAdvice(t *testing.T) {
 		assert.Contains(t, failure.Advice(testclient.Reply(said)), "the password of this Redis", said)
 	}
 	assert.Empty(t, failure.Advice(testclient.Reply("ERR Protocol error: invalid bulk length")))
+}
+
+// A short password may be a part of what Redis says.
+func TestUsualRepliesToAFirstCommandAreInWordsOfOurOwn(t *testing.T) {
+	t.Parallel()
+	for said, accepted := range map[string]bool{
+		"NOPERM User geheim has no permissions to run the 'ping' command": true, "LOADING geheim": true, "BUSY geheim": true, "MASTERDOWN geheim": true,
+		"CLUSTERDOWN geheim": true, "MISCONF geheim": true, "ERR This instance has cluster support disabled geheim": true,
+		"ERR DB index is out of range geheim": true, "WRONGPASS geheim": false, "NOAUTH geheim": false,
+	} {
+		words := failure.InWords(testclient.Reply(said))
+		assert.NotContains(t, words, "geheim")
+		assert.Equal(t, said[:4], words[:4])
+		assert.Equal(t, accepted, failure.AcceptedBefore(testclient.Reply(said)), said)
+	}
+	assert.Empty(t, failure.InWords(testclient.Reply("ERR geheim")))
+	assert.False(t, failure.AcceptedBefore(testclient.Reply("ERR geheim")))
+	assert.Empty(t, failure.InWords(errors.New("LOADING geheim")), "not said by Redis")
 }

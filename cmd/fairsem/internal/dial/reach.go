@@ -48,7 +48,7 @@ func (s *Server) check(ctx context.Context, client redis.UniversalClient) error 
 	}
 	if err != nil {
 		form := "no Redis at %s: %s; %s"
-		if known(err, refusals, denials) != "" {
+		if failure.InWords(err) != "" {
 			form = "Redis at %s refuses: %s; %s"
 		}
 		return failure.Reworded(err, form, s, s.describe(err), s.advice(err))
@@ -82,50 +82,6 @@ func mode(ctx context.Context, client redis.UniversalClient) string {
 	return mode
 }
 
-// refusals are replies of a Redis that has accepted the connection, and denials of one that has not, by how they begin. They are shown in
-// words of our own: a short password may be a part of Redis's.
-var (
-	refusals = []reply{
-		{begins("NOPERM"), "NOPERM this user lacks a right"},
-		{begins("LOADING"), "LOADING it is loading its data"},
-		{failure.Busy, "BUSY a script is running for long"},
-		{begins("MASTERDOWN"), "MASTERDOWN this replica has no connection to its primary"},
-		{begins("CLUSTERDOWN"), "CLUSTERDOWN the cluster is down"},
-		{begins("MISCONF"), "MISCONF it cannot save its data, and accepts no writes"},
-		{failure.NotClustered, "ERR This instance has cluster support disabled"},
-		{failure.NoSuchDatabase, "ERR DB index is out of range"},
-	}
-	denials = []reply{
-		{begins("WRONGPASS"), "WRONGPASS invalid username-password pair or user is disabled"},
-		{begins("NOAUTH"), "NOAUTH a password is needed"},
-	}
-)
-
-// reply is a reply of Redis in our own words.
-type reply struct {
-	is    func(error) bool
-	words string
-}
-
-func begins(text string) func(error) bool {
-	return func(err error) bool { return failure.Begins(err, text) }
-}
-
-// known returns our own words for a reply of one of the lists above; "": it is on none of them.
-func known(err error, lists ...[]reply) string {
-	for _, list := range lists {
-		for _, r := range list {
-			if r.is(err) {
-				return r.words
-			}
-		}
-	}
-	return ""
-}
-
-// Refuses reports whether err is the reply of a Redis that has accepted the connection.
-func Refuses(err error) bool { return known(err, refusals) != "" }
-
 // described are the commands of a first contact that a user may lack the right to.
 var described = []string{"ping", "select", "cluster", "cluster|slots", "sentinel", "sentinel|get-master-addr-by-name"}
 
@@ -143,7 +99,7 @@ func (s *Server) describe(err error) string {
 			}
 		}
 	}
-	if words := known(err, refusals, denials); words != "" {
+	if words := failure.InWords(err); words != "" {
 		return words
 	}
 	if !isDial(err) && slices.ContainsFunc(s.secrets, func(secret string) bool { return secret != "" && strings.Contains(said, secret) }) {
@@ -205,7 +161,7 @@ func (s *Server) advice(err error) string {
 		return "redis-cli --cluster create assigns slots"
 	case failure.NoSuchDatabase(err):
 		return "give the number of a database that it has"
-	case Refuses(err):
+	case failure.AcceptedBefore(err):
 		return "fairsem doctor says more"
 	}
 	return "check address, user and password"

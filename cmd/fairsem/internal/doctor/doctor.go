@@ -17,6 +17,7 @@ import (
 	"github.com/fairsem/fairsem"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/dial"
 	"github.com/fairsem/fairsem/cmd/fairsem/internal/inspect"
+	"github.com/fairsem/fairsem/internal/failure"
 )
 
 // Options select the semaphores to check.
@@ -72,7 +73,7 @@ func Examine(ctx context.Context, server *dial.Server, o Options, report func(Fi
 	}
 	began := time.Now()
 	answer := server.Reach(ctx)
-	if answer != nil && !errors.Is(answer, dial.ErrKind) && !dial.Refuses(answer) {
+	if answer != nil && !errors.Is(answer, dial.ErrKind) && !failure.AcceptedBefore(answer) {
 		return answer
 	}
 	report(Finding{Check: "server", State: OK, Message: fmt.Sprintf("%s answers, connected within %v", server, short(time.Since(began)))})
