@@ -127,7 +127,7 @@ func (b *batch) writeOff() {
 // a call of another name must not name it as the cause of its own timeout.
 func worst(responses []Response) (err error) {
 	for _, r := range responses {
-		if failure.Forbidden(r.Err) {
+		if r.Err == nil || failure.Forbidden(r.Err) {
 			continue
 		}
 		if err == nil || failure.IsConnection(r.Err) {

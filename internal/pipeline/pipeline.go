@@ -299,11 +299,12 @@ func (p *Pipeline) takeOver() {
 // noteOutcome records the error of an exchange, even of one that was written off. It reports whether the connection has
 // broken since the exchange before: one that never worked has nothing to lose, and in a cluster each new name on a dead node has one.
 func (p *Pipeline) noteOutcome(err error) (broke bool) {
+	isGone := failure.IsConnection(err)
 	p.mu.Lock()
-	broke = p.connected && failure.IsConnection(err) && !failure.IsConnection(p.failed)
-	p.connected, p.failed = p.connected || !failure.IsConnection(err), err
+	broke = p.connected && isGone && !failure.IsConnection(p.failed)
+	p.connected, p.failed = p.connected || !isGone, err
 	p.mu.Unlock()
-	if failure.IsConnection(err) || failure.Moved(err) {
+	if isGone || failure.Moved(err) {
 		p.Suspect()
 	}
 	return broke
