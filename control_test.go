@@ -306,7 +306,7 @@ func TestErrorOfWhatHadAnEvictedPermitIsErrEvictedAndErrLost(t *testing.T) {
 		heard.watch(sem)
 		require.True(t, sem.TryAcquire(1))
 		evict()
-		w.eventually(func() bool { return len(heard.told()) == 1 }, "the loss is not reported")
+		w.eventually(func() bool { return len(heard.reported()) == 1 }, "the loss is not reported")
 		is("OnLost", heard.err)
 		is("Weighted.Err", sem.Err())
 		sem.Release(1)

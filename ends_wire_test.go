@@ -374,8 +374,8 @@ func TestLossesAreReportedAfterOnLostHasEndedItsGoroutine(t *testing.T) {
 		sem, err := c.Weighted("a", 5)
 		require.NoError(t, err)
 		sem = sem.With(CallOptions{NoRefresh: true, TTL: 3 * time.Second})
-		told := 0
-		sem.OnLost(func(int64, error) { told++; runtime.Goexit() })
+		calls := 0
+		sem.OnLost(func(int64, error) { calls++; runtime.Goexit() })
 		for i := range 2 {
 			go func() { _ = sem.Acquire(background, 1) }() // ends with the answer
 			w.next().grantAll(int64(10 + i))
@@ -385,7 +385,7 @@ func TestLossesAreReportedAfterOnLostHasEndedItsGoroutine(t *testing.T) {
 				}
 			}
 			synctest.Wait()
-			assert.Equal(t, i+1, told)
+			assert.Equal(t, i+1, calls)
 		}
 		c.goroutines.Close()
 		assert.Empty(t, c.goroutines.Hanging())
@@ -513,15 +513,15 @@ func TestCloseDoesNotWaitForAnOnLostThatAReleaseCalls(t *testing.T) {
 		recordEvents(c)
 		sem, err := c.Weighted("a", 5)
 		require.NoError(t, err)
-		told, closed := make(chan struct{}), make(chan struct{})
-		sem.OnLost(func(int64, error) { close(told); <-closed })
+		notified, closed := make(chan struct{}), make(chan struct{})
+		sem.OnLost(func(int64, error) { close(notified); <-closed })
 		go func() { // ends with close
 			assert.NoError(t, sem.Acquire(background, 1))
 			sem.Release(1)
 		}()
 		w.carries("acquire a: 1").grantAll(10)
 		w.carries("release a: 1").isGone(1)
-		<-told
+		<-notified
 		assert.True(t, c.events.calls.TryLock(), "Close waits for it")
 		close(closed)
 	})

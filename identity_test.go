@@ -46,7 +46,7 @@ func TestNothingIsGrantedBesideAHolderBecauseAnOperatorCallsFirst(t *testing.T) 
 			restart(t, server)
 			require.NoError(t, ask(t.Context(), operator))
 			assert.Empty(t, slices.DeleteFunc(slices.Collect(maps.Keys(w.holders(operator))), func(id string) bool { return id == p.ID() }),
-				"somebody was let in beside the holder")
+				"a permit was granted beside the holder's")
 			proxy.Resume()
 
 			w.eventually(func() bool {

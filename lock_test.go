@@ -437,7 +437,7 @@ func TestHolderOfALockIsNotifiedWhenRedisNoLongerHasIt(t *testing.T) {
 	bothLocks(t, func(t *testing.T, w *world, lock func(fairsem.CallOptions) locker) {
 		m := lock(fairsem.CallOptions{TTL: 3 * time.Second})
 		p := w.must(m.Lock(t.Context()))
-		lapse(t, w, p.ID())
+		expireLease(t, w, p.ID())
 		next := w.must(lock(fairsem.CallOptions{}).TryLock(t.Context()))
 		<-p.Context().Done()
 		assert.ErrorIs(t, context.Cause(p.Context()), fairsem.ErrLost)

@@ -176,12 +176,12 @@ func TestInvalidShareIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, c.Close()) }()
 	for _, share := range []float64{0, -1, 1.1, math.NaN(), math.Inf(1)} {
-		told := 0
+		results := 0
 		for _, err := range c.ListAt(t.Context(), share) {
 			assert.ErrorIs(t, err, fairsem.ErrInvalid)
-			told++
+			results++
 		}
-		assert.Equal(t, 1, told)
+		assert.Equal(t, 1, results)
 	}
 }
 

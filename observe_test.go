@@ -45,8 +45,8 @@ func (d *diary) events() []fairsem.Event {
 	return slices.Clone(d.all)
 }
 
-// told returns the events of one kind.
-func told[E fairsem.Event](d *diary) (found []E) {
+// reported returns the events of one kind.
+func reported[E fairsem.Event](d *diary) (found []E) {
 	for _, ev := range d.events() {
 		if e, ok := ev.(E); ok {
 			found = append(found, e)
@@ -58,8 +58,8 @@ func told[E fairsem.Event](d *diary) (found []E) {
 // awaited waits for the n-th event of a kind.
 func awaited[E fairsem.Event](w *world, d *diary, n int) E {
 	w.t.Helper()
-	w.eventually(func() bool { return len(told[E](d)) >= n }, fmt.Sprintf("%T is not told %d times", *new(E), n))
-	return told[E](d)[n-1]
+	w.eventually(func() bool { return len(reported[E](d)) >= n }, fmt.Sprintf("%T is not reported %d times", *new(E), n))
+	return reported[E](d)[n-1]
 }
 
 // kinds returns the names of the events about the ids in order, or of all events if there are no ids.
@@ -179,7 +179,7 @@ func (w *world) handOff(from, to *fairsem.Semaphore, d *diary) fairsem.GrantedBy
 	i := slices.IndexFunc(d.events(), func(ev fairsem.Event) bool { return field[string](ev, "ID") == p.ID() })
 	s := d.events()[i].(fairsem.WaitStartedEvent)
 	assert.Equal(w.t, fairsem.WaitStartedEvent{At: s.At, Context: s.Context, Name: w.name, ID: p.ID(), Weight: 1}, s)
-	grants := told[fairsem.GrantedEvent](d)
+	grants := reported[fairsem.GrantedEvent](d)
 	g := grants[slices.IndexFunc(grants, func(g fairsem.GrantedEvent) bool { return g.ID == p.ID() })]
 	assert.True(w.t, g.Queued)
 	assert.Equal(w.t, p.Waited(), g.Waited)
@@ -303,8 +303,8 @@ func TestCloseReportsWhatItEndsBeforeItReturns(t *testing.T) {
 		awaited[fairsem.WaitStartedEvent](w, d, len(calls)) // their positions are confirmed
 		w.finish(c, d)
 		assert.Equal(t, []string{"Granted", "Released"}, d.kinds(p.ID()))
-		assert.NoError(t, told[fairsem.ReleasedEvent](d)[0].Err)
-		refused := told[fairsem.NotAcquiredEvent](d)
+		assert.NoError(t, reported[fairsem.ReleasedEvent](d)[0].Err)
+		refused := reported[fairsem.NotAcquiredEvent](d)
 		require.Len(t, refused, len(calls))
 		for _, n := range refused {
 			require.ErrorIs(t, n.Err, fairsem.ErrClosed)
@@ -325,7 +325,7 @@ func TestErrorThatARetryCannotHealIsReported(t *testing.T) {
 	require.ErrorContains(t, err, "WRONGTYPE")
 	w.finish(c, d)
 	assert.Equal(t, []string{"CallFailed", "NotAcquired"}, d.kinds())
-	assert.ErrorIs(t, told[fairsem.NotAcquiredEvent](d)[0].Err, told[fairsem.CallFailedEvent](d)[0].Err)
+	assert.ErrorIs(t, reported[fairsem.NotAcquiredEvent](d)[0].Err, reported[fairsem.CallFailedEvent](d)[0].Err)
 	require.NoError(t, w.rdb.Del(t.Context(), w.key("owner")).Err())
 }
 
@@ -406,7 +406,7 @@ func TestLossThatTheReleaseFindsIsReportedInsteadOfTheRelease(t *testing.T) {
 		require.ErrorIs(t, err, fairsem.ErrLost)
 		w.finish(c, d)
 		assert.Equal(t, []string{"Granted", "Lost"}, d.kindsOfPermits())
-		assert.ErrorIs(t, told[fairsem.LostEvent](d)[0].Err, fairsem.ErrLost)
+		assert.ErrorIs(t, reported[fairsem.LostEvent](d)[0].Err, fairsem.ErrLost)
 	})
 }
 
@@ -490,7 +490,7 @@ func TestErrorThatAWeightedCannotReturnIsReported(t *testing.T) {
 	units := all.With(fairsem.CallOptions{Tenant: "acme"})
 	require.True(t, units.TryAcquire(1))
 	require.False(t, units.TryAcquire(1))
-	require.Empty(t, told[fairsem.UnreturnedEvent](d), "a refusal is no error")
+	require.Empty(t, reported[fairsem.UnreturnedEvent](d), "a refusal is no error")
 	require.NoError(t, server.Pause())
 	units.Release(1)
 	u := awaited[fairsem.UnreturnedEvent](w, d, 1)
@@ -500,9 +500,9 @@ func TestErrorThatAWeightedCannotReturnIsReported(t *testing.T) {
 	u = awaited[fairsem.UnreturnedEvent](w, d, 2)
 	assert.Equal(t, []string{"try-acquire", "acme"}, []string{u.Verb, u.Tenant})
 	require.NoError(t, server.Resume())
-	w.eventually(func() bool { return len(told[fairsem.ReleasedEvent](d)) == len(told[fairsem.GrantedEvent](d)) }, "units are not released")
+	w.eventually(func() bool { return len(reported[fairsem.ReleasedEvent](d)) == len(reported[fairsem.GrantedEvent](d)) }, "units are not released")
 	w.finishAfterAnOutage(c, d)
-	assert.Len(t, told[fairsem.UnreturnedEvent](d), 2)
+	assert.Len(t, reported[fairsem.UnreturnedEvent](d), 2)
 }
 
 func TestPermitThatIsReleasedInPartsIsReportedOnce(t *testing.T) {
@@ -513,12 +513,12 @@ func TestPermitThatIsReleasedInPartsIsReportedOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, units.TryAcquire(5))
 		for _, n := range []int64{2, 2, 1} {
-			require.Empty(t, told[fairsem.ReleasedEvent](d))
+			require.Empty(t, reported[fairsem.ReleasedEvent](d))
 			units.Release(n)
 		}
 		w.finish(c, d)
 		assert.Equal(t, []string{"Granted", "Released"}, d.kindsOfPermits())
-		assert.Equal(t, int64(5), told[fairsem.ReleasedEvent](d)[0].Weight)
+		assert.Equal(t, int64(5), reported[fairsem.ReleasedEvent](d)[0].Weight)
 	})
 }
 
@@ -588,7 +588,7 @@ func TestCloseThatCannotReachRedisReportsWhatItDidNotRelease(t *testing.T) {
 	require.NoError(t, server.Pause())
 	require.ErrorIs(t, c.Close(), fairsem.ErrUnavailable)
 	assert.Equal(t, []string{"Granted", "Released"}, d.kinds(p.ID()))
-	assert.ErrorIs(t, told[fairsem.ReleasedEvent](d)[0].Err, fairsem.ErrUnavailable)
+	assert.ErrorIs(t, reported[fairsem.ReleasedEvent](d)[0].Err, fairsem.ErrUnavailable)
 	require.NoError(t, server.Resume())
 	require.NoError(t, w.rdb.Del(t.Context(), w.key("owner"), w.key("timeout")).Err())
 }
@@ -601,7 +601,7 @@ func TestLostPositionIsReportedAndTheCallContinues(t *testing.T) {
 	holder := w.must(other.Acquire(t.Context(), 1))
 	waiter := w.queue(t.Context(), w.of(c, 1), 1)
 	s := awaited[fairsem.WaitStartedEvent](w, d, 1)
-	lapse(t, w, s.ID)
+	expireLease(t, w, s.ID)
 	l := awaited[fairsem.PositionLostEvent](w, d, 1)
 	assert.Equal(t, fairsem.PositionLostEvent{
 		At: l.At, Context: l.Context, Name: w.name, ID: s.ID, Weight: 1, Queued: true, Waited: l.Waited,
@@ -613,7 +613,7 @@ func TestLostPositionIsReportedAndTheCallContinues(t *testing.T) {
 	w.finish(c, d)
 	assert.Equal(t, []string{"WaitStarted", "PositionLost"}, d.kinds(s.ID))
 	assert.Equal(t, []string{"WaitStarted", "Granted", "Released"}, d.kinds(p.ID()))
-	assert.Greater(t, told[fairsem.GrantedEvent](d)[0].Waited, l.Waited, "it counts from the call")
+	assert.Greater(t, reported[fairsem.GrantedEvent](d)[0].Waited, l.Waited, "it counts from the call")
 }
 
 func TestSubscriptionThatEndsAndIsEstablishedAgainIsReported(t *testing.T) {
@@ -625,7 +625,7 @@ func TestSubscriptionThatEndsAndIsEstablishedAgainIsReported(t *testing.T) {
 		w.eventually(func() bool {
 			return w.rdb.PubSubNumSub(t.Context(), channel).Val()[channel] == 1
 		}, "it does not subscribe")
-		require.Len(t, told[fairsem.DisconnectedEvent](d), i)
+		require.Len(t, reported[fairsem.DisconnectedEvent](d), i)
 		require.NoError(t, w.rdb.ClientKillByFilter(t.Context(), "type", "pubsub").Err())
 		lost := awaited[fairsem.DisconnectedEvent](w, d, i+1)
 		back := awaited[fairsem.ReconnectedEvent](w, d, i+1)
@@ -636,8 +636,8 @@ func TestSubscriptionThatEndsAndIsEstablishedAgainIsReported(t *testing.T) {
 	}
 	w.release(p)
 	w.finish(c, d)
-	assert.Len(t, told[fairsem.DisconnectedEvent](d), 3, "the end at Close is not reported")
-	assert.Len(t, told[fairsem.ReconnectedEvent](d), 3)
+	assert.Len(t, reported[fairsem.DisconnectedEvent](d), 3, "the end at Close is not reported")
+	assert.Len(t, reported[fairsem.ReconnectedEvent](d), 3)
 	assert.Equal(t, []string{"Granted", "Released"}, d.kinds(p.ID()))
 }
 
@@ -659,7 +659,7 @@ func TestNodeOfAClusterThatBreaksTheConnectionIsReportedWithItsAddress(t *testin
 	first := d.events()[slices.IndexFunc(d.events(), isNode)]
 	require.IsType(t, fairsem.DisconnectedEvent{}, first)
 	w.eventually(func() bool {
-		return slices.ContainsFunc(told[fairsem.ReconnectedEvent](d), func(r fairsem.ReconnectedEvent) bool { return isNode(r) })
+		return slices.ContainsFunc(reported[fairsem.ReconnectedEvent](d), func(r fairsem.ReconnectedEvent) bool { return isNode(r) })
 	}, "its return is not reported")
 	w.release(p)
 	w.finish(c, d)
@@ -681,8 +681,8 @@ func TestSubscriptionWithoutARightIsReportedOnce(t *testing.T) {
 	w.release(p)
 	w.finish(c, d)
 	assert.Equal(t, []string{"Granted", "Released"}, d.kinds(p.ID()))
-	assert.Len(t, told[fairsem.DisconnectedEvent](d), 1)
-	assert.Empty(t, told[fairsem.ReconnectedEvent](d))
+	assert.Len(t, reported[fairsem.DisconnectedEvent](d), 1)
+	assert.Empty(t, reported[fairsem.ReconnectedEvent](d))
 }
 
 // closing calls Close in a goroutine.
@@ -737,8 +737,8 @@ func TestSlowObserverReceivesEverythingBeforeCloseReturns(t *testing.T) {
 	close(gate)
 	<-closed.done
 	require.NoError(t, closed.err)
-	assert.Len(t, told[fairsem.GrantedEvent](d), 1000)
-	assert.Len(t, told[fairsem.ReleasedEvent](d), 1000)
+	assert.Len(t, reported[fairsem.GrantedEvent](d), 1000)
+	assert.Len(t, reported[fairsem.ReleasedEvent](d), 1000)
 }
 
 // slowEnd is a context that has ended. The second check of its error is delayed.
@@ -804,7 +804,7 @@ func TestObserverMayUseItsClient(t *testing.T) {
 		assert.True(t, err == nil || errors.Is(err, fairsem.ErrClosed), err)
 	}
 	assert.Len(t, inside, 5)
-	assert.Len(t, told[fairsem.ReleasedEvent](d), len(told[fairsem.GrantedEvent](d)))
+	assert.Len(t, reported[fairsem.ReleasedEvent](d), len(reported[fairsem.GrantedEvent](d)))
 }
 
 // logbook is a slog handler that keeps the records from a level on, but for calls without an answer, which a busy machine has now and then.

@@ -75,15 +75,15 @@ func TestSetLimitNotifiesAWaiterOfTheSameClient(t *testing.T) {
 		s := w.of(c, 1)
 		p := w.must(s.Acquire(t.Context(), 1))
 		waiter := w.queue(t.Context(), s, 1)
-		lapse(t, w, p.ID())
+		expireLease(t, w, p.ID())
 		require.NoError(t, s.ResetLimit(t.Context()))
 		w.release(w.granted(waiter))
 		assert.ErrorIs(t, givenBack(t.Context(), p), fairsem.ErrLost)
 	})
 }
 
-// lapse expires the lease of an id on the server.
-func lapse(t *testing.T, w *world, id string) {
+// expireLease expires the lease of an id on the server.
+func expireLease(t *testing.T, w *world, id string) {
 	t.Helper()
 	require.NoError(t, w.rdb.ZAdd(t.Context(), w.key("timeout"), redis.Z{Score: 1, Member: id}).Err())
 }

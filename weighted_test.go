@@ -420,7 +420,7 @@ func (w *world) loseOnServer(s *fairsem.Semaphore, units int64) {
 	for ticket, err := range s.Holders(w.t.Context()) {
 		require.NoError(w.t, err)
 		if ticket.Weight == units {
-			lapse(w.t, w, ticket.ID)
+			expireLease(w.t, w, ticket.ID)
 		}
 	}
 	_ = s.Evict(w.t.Context(), "nobody:1") // it removes expired entries
@@ -441,7 +441,7 @@ func (l *losses) watch(sem *fairsem.Weighted) {
 	})
 }
 
-func (l *losses) told() []int64 {
+func (l *losses) reported() []int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Sorted(slices.Values(l.units))
@@ -459,7 +459,7 @@ func TestWeightedReportsLostUnitsAndReleasesThemFirst(t *testing.T) {
 		sem.Release(1) // of the two
 		w.loseOnServer(s, 4)
 		w.eventually(func() bool { return sem.Err() != nil }, "the loss is not reported")
-		w.eventually(func() bool { return slices.Equal(heard.told(), []int64{4}) }, "the function is not called")
+		w.eventually(func() bool { return slices.Equal(heard.reported(), []int64{4}) }, "the function is not called")
 		wrong(t, sem.Err(), fairsem.ErrLost, fmt.Sprintf("%q: permit lost: it is not in Redis any more: it expired, or was removed (4 of 5 units)", w.name))
 		wrong(t, heard.err, fairsem.ErrLost, "(4 units)")
 
@@ -472,7 +472,7 @@ func TestWeightedReportsLostUnitsAndReleasesThemFirst(t *testing.T) {
 		assert.Panics(t, func() { sem.Release(2) })
 		sem.Release(1)
 		assert.Zero(t, w.status(s).Used)
-		assert.Equal(t, []int64{4}, heard.told(), "once")
+		assert.Equal(t, []int64{4}, heard.reported(), "once")
 	})
 }
 
@@ -487,12 +487,12 @@ func TestReleaseThatFindsItsUnitsLostReportsIt(t *testing.T) {
 		require.True(t, sem.TryAcquire(1))
 		w.loseOnServer(s, 4)
 		sem.Release(4)
-		w.eventually(func() bool { return slices.Equal(heard.told(), []int64{4}) }, "the loss is not reported")
+		w.eventually(func() bool { return slices.Equal(heard.reported(), []int64{4}) }, "the loss is not reported")
 		assert.NoError(t, sem.Err(), "they are released")
 		sem.OnLost(nil)
 		w.loseOnServer(s, 1)
 		sem.Release(1)
-		assert.Equal(t, []int64{4}, heard.told())
+		assert.Equal(t, []int64{4}, heard.reported())
 	})
 }
 
@@ -505,8 +505,8 @@ func TestReleaseOfAPartThatFindsTheRestLostReportsIt(t *testing.T) {
 		require.True(t, sem.TryAcquire(4))
 		w.loseOnServer(s, 4)
 		sem.Release(1)
-		w.eventually(func() bool { return len(heard.told()) == 1 }, "the loss of the rest is not reported")
-		assert.Subset(t, []int64{3, 4}, heard.told(), "a new subscription queries at once, and may find it first")
+		w.eventually(func() bool { return len(heard.reported()) == 1 }, "the loss of the rest is not reported")
+		assert.Subset(t, []int64{3, 4}, heard.reported(), "a new subscription queries at once, and may find it first")
 		require.ErrorIs(t, sem.Err(), fairsem.ErrLost)
 		sem.Release(3)
 		assert.NoError(t, sem.Err())
@@ -535,7 +535,7 @@ func TestWeightedCallsWithoutAContextEndWhenRedisIsSilent(t *testing.T) {
 		require.NoError(t, sem.Err())
 		w.eventually(func() bool { return w.status(s).Used+w.status(s).Waiting == 0 }, "something leaked")
 	}
-	w.eventually(func() bool { return slices.Equal(heard.told(), []int64{4, 4}) }, "not all losses are reported")
+	w.eventually(func() bool { return slices.Equal(heard.reported(), []int64{4, 4}) }, "not all losses are reported")
 
 	require.NoError(t, sem.Acquire(t.Context(), 4))
 	proxy.Hold()

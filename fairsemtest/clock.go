@@ -32,16 +32,16 @@ func (s *Server) Advance(d time.Duration) {
 		}
 	}
 	s.ahead += d
-	s.tell()
-	s.haveAllLook()
+	s.passTime()
+	s.haveAllQuery()
 }
 
 // ageEvery is how often keys get older: miniredis goes through all of them for that. So they may expire that much too early, but the keys
 // of fairsem outlive what is in them by seconds.
 const ageEvery = 100 * time.Millisecond
 
-// tell tells the server the time.
-func (s *Server) tell() {
+// passTime has the server notice the time.
+func (s *Server) passTime() {
 	now := s.now()
 	s.redis.SetTime(now)
 	if passed := now.Sub(s.aged); passed >= ageEvery {
@@ -65,7 +65,7 @@ func (s *Server) renew(sem semaphore, d time.Duration) {
 		granted = s.scores(sem.key(protocol.Owner))
 	}
 	for id, deadline := range s.scores(sem.key(protocol.Timeout)) {
-		if _, lapses := granted[id]; !lapses && s.lives(protocol.ClientOf(id)) {
+		if _, expires := granted[id]; !expires && s.lives(protocol.ClientOf(id)) {
 			_, _ = s.redis.ZAdd(sem.key(protocol.Timeout), deadline+float64(d.Milliseconds()), id) // it was there a moment ago
 			lives = true
 		}

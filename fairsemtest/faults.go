@@ -64,7 +64,7 @@ func (s *Server) Expire(name string) {
 	if ended == 0 {
 		s.tb.Fatalf("fairsemtest: Expire: no permit of %q is held", name)
 	}
-	s.haveAllLook()
+	s.haveAllQuery()
 }
 
 // takeFromHolders revokes the permits of all holders, and returns how many these are. Their deadlines stay, as

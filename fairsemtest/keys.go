@@ -52,9 +52,9 @@ func (s *Server) meetSubscriber(peer *server.Peer, channel string) {
 	})
 }
 
-// haveAllLook has every client ask about all it has, at once and not with its next renewal: their subscriptions
+// haveAllQuery has every client query all it has, at once and not with its next renewal: their subscriptions
 // are confirmed once more, as after a gap in which anything may have happened.
-func (s *Server) haveAllLook() {
+func (s *Server) haveAllQuery() {
 	for peer, channel := range s.subscribers {
 		if !s.namesLiving(channel) {
 			continue // its connection is about to end, or it is not of a fairsem client

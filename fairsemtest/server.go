@@ -144,7 +144,7 @@ func (s *Server) before(peer *server.Peer, cmd string, args ...string) (done boo
 		peer.Close()
 		return true
 	}
-	s.tell()
+	s.passTime()
 	switch cmd {
 	case "SUBSCRIBE":
 		if len(args) > 0 { // else miniredis refuses it

@@ -1,5 +1,5 @@
--- plain_accounts.lua: what tenants have, as accounts.lua stores it, for plain_tenants.lua: those of the ids of the call, of which those that
--- it releases are taken away, and those whose turns come first. It declines unless all is counted. plain_account.lua reads that of one tenant.
+-- plain_accounts.lua: what tenants have, as accounts.lua stores it, for plain_tenants.lua: those of the ids of the call, without those that
+-- it releases, and those whose turns come first. It declines unless all is counted. plain_account.lua reads that of one tenant.
 --
 -- needs:    first_id, first_released, first_turns, holders, read_plain, tenant_of, tenant_of_turn, tenants
 -- provides: account_list, accounts, counted, fields, generation, newest_token, owners_of

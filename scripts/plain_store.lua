@@ -1,4 +1,4 @@
--- plain_store.lua: what the plain scripts of names with a queue have in common once it is decided who is granted something. It declines
+-- plain_store.lua: what the plain scripts of names with a queue have in common once it is decided which waiters are granted. It declines
 -- in cases that are not worth repeating here; then it writes, and publishes what others must know. It also declines if its first write finds
 -- that the one new id is known, or that the one id to release is no holder.
 --

@@ -51,7 +51,7 @@ func TestACommandIsAnnounced(t *testing.T) {
 	assert.Equal(t, strconv.Itoa(pid)+"\n", next())
 }
 
-// The errors are those of the command, whoever has executed it.
+// The errors are those of the command, also when it is executed for another process.
 func TestACommandThatCannotBeExecutedHasTheErrorOfADirectStart(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string, mode os.FileMode) string {

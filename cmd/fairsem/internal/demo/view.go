@@ -120,8 +120,8 @@ func (v view) story() (lines []string) {
 		if last {
 			style = bold
 		}
-		told := append(paragraph(when, what, margin, width, style), slices.Repeat([]string{" "}, rows)...)
-		lines = append(lines, told[:rows]...)
+		event := append(paragraph(when, what, margin, width, style), slices.Repeat([]string{" "}, rows)...)
+		lines = append(lines, event[:rows]...)
 	}
 	return lines
 }

@@ -66,7 +66,7 @@ func (s *Server) check(ctx context.Context, client redis.UniversalClient) error 
 }
 
 // hidesWhy reports whether a server with TLS has closed a connection before this side had sent its first command. What it says of the
-// certificate of a client comes just before that, and is only read by who has sent by then.
+// certificate of a client comes just before that, and is read only after the first command was sent.
 func (s *Server) hidesWhy(err error) bool {
 	return err != nil && s.secure && (strings.Contains(err.Error(), "connection reset") || strings.Contains(err.Error(), "broken pipe"))
 }

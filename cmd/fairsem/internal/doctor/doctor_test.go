@@ -119,7 +119,7 @@ func nodes(t *testing.T, cluster *redis.ClusterClient) (all []*redis.Client) {
 	return all
 }
 
-// occupy has somebody hold 4 of 5 units of a name, as permits of 1 and of 3, and somebody wait for 2. It returns
+// occupy holds 4 of 5 units of a name, as permits of 1 and of 3, and has a call wait for 2. It returns
 // the ids of the permits. Nothing is renewed before the test is over.
 func occupy(t *testing.T, rdb redis.UniversalClient, prefix, name string) (light, heavy string) {
 	t.Helper()

@@ -244,7 +244,7 @@ func TestNamesOfOtherVersionsAreCountedAndTheirDrainIsExplained(t *testing.T) {
 	assert.Equal(t, map[string]int{"name 0 layout": 1, "name 1 layout": 1, "name 3 layout": 1, "name 2 deadline": 1, "name 2 over": 1}, found)
 }
 
-// Nobody new is let in where a limit was lowered, so a new one proves that something is wrong.
+// Nothing is granted where a limit was lowered, so a new permit proves that something is wrong.
 func TestGrantsAboveTheLimitAreAFailure(t *testing.T) {
 	t.Parallel()
 	s := redistest.SharedServer(t)
@@ -312,8 +312,8 @@ func TestWhatIsGivenBackMeanwhileIsNotTold(t *testing.T) {
 	assert.Empty(t, found)
 }
 
-// Nobody gives back what a rate grants, and nobody has to look when it lapses.
-func TestWhatRatesGrantMayLapseLaterThanAnyLeaseAndUnseen(t *testing.T) {
+// Grants of a rate are never released, and no call needs to remove them when they expire.
+func TestGrantsOfRatesMayExpireLaterThanAnyLeaseAndUnnoticed(t *testing.T) {
 	t.Parallel()
 	s := redistest.SharedServer(t)
 	p := meet(t, "redis://"+s.Addr(), usual())
