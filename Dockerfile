@@ -1,4 +1,4 @@
-# docker build -t fairsem .
+# docker build -t fairsem .       or: buildah build -t fairsem .
 # docker run --rm -e REDIS_URL fairsem ls
 #
 # The same command as in the archives of make binaries, and nothing else but certificates: fairsem run finds no other program here.
