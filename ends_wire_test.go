@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fairsem/fairsem/internal/protocol"
+	"github.com/fairsem/fairsem/internal/testclient"
 )
 
 // How calls and the code of callers end where time, and the order of requests, are exact.
@@ -293,7 +294,7 @@ func TestCloseReturnsAfterAReleaseThatIsUnderWayHasBeenReported(t *testing.T) {
 		reported := recordEvents(c)
 		sem, err := c.Weighted("a", 5)
 		require.NoError(t, err)
-		go func() { // ends with abandon
+		go func() { // ends with removeUnanswered
 			assert.NoError(t, sem.Acquire(background, 1))
 			sem.Release(1)
 		}()
@@ -505,6 +506,25 @@ func TestReleaseDuringAQueryAfterALossSaysWhatBecameOfThePermit(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What Redis has lost may be in the old file of the next server, so its release is not done with an answer that it is missing.
+func TestReleaseOfAPermitThatRedisHasLostIsSentAgainAfterARefusal(t *testing.T) {
+	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
+		a := holds(c, w, 1)
+		time.Sleep(time.Second + time.Millisecond)
+		f := w.carries("refresh a: 1")
+		a.permit().leave()
+		w.isIdle()
+		f.isGone(2)
+		f = w.carries("release a: 1")
+		f.cmds[0].SetErr(testclient.Reply("OOM command not allowed when used memory > 'maxmemory'."))
+		f.end <- f.cmds[0].Err()
+		time.Sleep(lastRetry)
+		assert.False(t, isClosed(a.released))
+		w.carries("release a: 1").isHeld(2)
+		assert.True(t, a.isReleased())
+	})
 }
 
 // OnLost may take a lock that the caller of Close has.

@@ -56,7 +56,7 @@ func TestAcquireOfARateWithoutAnAnswerIsReleasedForAsLongAsItsGrantWouldCount(t 
 	}
 }
 
-func TestGrantOfARateIsForgottenAndNeverReleased(t *testing.T) {
+func TestGrantOfARateIsRemovedAndNeverReleased(t *testing.T) {
 	onWire(t, 3*time.Second, func(t *testing.T, c *Client, w *wire) {
 		a := asksRate(c, "a", 1, time.Minute)[0]
 		w.carries("acquire a: 1").grantAll(10)

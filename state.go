@@ -438,7 +438,8 @@ func (v *nameState) leaveLocked(t *ticket) {
 	}
 }
 
-// leaveMissingLocked gives up t, of which Redis has just said that it does not have it. A copy of an earlier operation may be in flight.
+// leaveMissingLocked gives up t, of which Redis has just said that it does not have it. It is removed at once, unless a copy of an earlier
+// operation may be in flight, or a query of it is queued: then when that is about to be sent.
 func (v *nameState) leaveMissingLocked(t *ticket) {
 	t.known = false
 	v.leaveLocked(t)
@@ -581,7 +582,7 @@ func (v *nameState) tick(now clock.Instant) {
 	verify := !v.verifySince.IsZero()
 	due := over || verify
 	for _, t := range v.tickets { // first of all: every holder must be notified before the margin is over
-		if t.isOverdue(now) {
+		if t.isOverdue(now) && t.hold.ended() == nil {
 			v.advanceLocked(t, now)
 		}
 	}

@@ -52,7 +52,7 @@ type ticket struct {
 	releaseMaybeApplied bool          // one of them was a release
 	recheck             bool          // query it as soon as no operation is under way
 	heard               bool          // Redis has answered its acquire, if only that it cannot say yet
-	known               bool          // Redis has said that it holds or waits, and not since that it has it no longer
+	known               bool          // Redis has said that it holds or waits; cleared only when it is given up because Redis does not have it
 	reported            bool          // the end of the permit has been reported
 	unansweredSince     time.Time     // since when an answer is due; zero: none is
 	cause               error         // of the missing answer

@@ -50,7 +50,7 @@ type situation struct {
 
 	// Of the ticket.
 	busy         bool // an operation is queued or in flight
-	known        bool // Redis has said that it holds or waits, and not since that it has it no longer
+	known        bool // Redis has said that it holds or waits, and it was not given up because Redis does not have it
 	maybeApplied bool // an operation without an answer may have been executed, or may be later
 	neverRenewed bool
 	ended        bool // holding: its permit has ended, and its holder was notified

@@ -15,7 +15,7 @@ local owner, weight, numbers = unpack(KEYS)
 local holder, number, count = unpack(ARGV, 1, 3)
 holder, number, count = tonumber(holder), tonumber(number), tonumber(count)
 
-local MOST = 1000
+local MOST = 1000 -- as in numbers.lua
 local function has_numbers(id) return string.find(id, "^[^:]*:%d+#") ~= nil end
 local function units_of(stored) return math.min(MOST, tonumber(stored) or 1) end
 local function split(unit)

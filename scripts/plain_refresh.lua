@@ -32,7 +32,6 @@ local nearest = nearest_deadline()
 if not (nearest and nearest > now) then return { 0 } end
 
 -- include plain_kind.lua
-local NOT_REPORTED = -1 -- as in semaphore.lua
 local reply, due, deadline = { NOT_REPORTED, waiters, plain_kind(plain_flag) }, {}, format("%d", now + lease)
 
 -- check divides the ids from index first to last into those that are in a key, and those that are not.

@@ -25,6 +25,7 @@ local first_id, head_start = first_tenant + 4 * declared, 0
 local limit_form = "^(%d+)@%+?$"
 
 -- include plain.lua
+-- include states.lua
 -- include plain_ids.lua
 if renew_keys and holders + waiters > 0 then return { 0 } end -- then the full script compares what is counted with what is stored
 -- include bytes.lua

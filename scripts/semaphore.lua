@@ -67,6 +67,7 @@ local restores = false -- whether the call restores permits: it has the most to 
 lease = tonumber(lease)
 
 -- include constants.lua
+-- include states.lua
 local BOUND = 150    -- most ids that one call reaps and removes from the queue, together
 
 -- The numbers with which a reply begins. internal/protocol has the same list.
@@ -107,7 +108,6 @@ local waiters = redis.call("ZCARD", queue)
 local weight_count = redis.call("HLEN", weight) -- 0: every weight is 1
 
 -- include plain_kind.lua
-local NOT_REPORTED = -1 -- in reply[NEXT]
 local reply, size = { 0, NOT_REPORTED, 0, 0, 0, 0, plain_kind(stored_plain), waiters }, WAITERS -- the verb appends its results
 
 -- end_plain removes "plain" before a write that would make it untrue.

@@ -111,7 +111,7 @@ func (k Keyspace) About(name string) CallPrefix {
 	keys, guard := k.Keys(name), k.guard(name)
 	about := CallPrefix{begin: append(keyArgs(keys[:], guard), k.ClientID, k.WakePrefix()), grace: k.Grace.Milliseconds()}
 	for _, s := range PlainScripts {
-		plain := append([]any{"evalsha", s.source().hash}, keyArgs(s.KeysOf(k, name), guard)...)
+		plain := append([]any{"evalsha", s.source().hash}, keyArgs(s.keysAmong(keys), guard)...)
 		if slices.Contains(s.Arguments, "caller") {
 			plain = append(plain, k.ClientID, k.WakePrefix())
 		}

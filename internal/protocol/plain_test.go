@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -794,6 +795,22 @@ func TestPlainScriptDeclinesOnAServerOrInAnEpochOrLayoutThatTheCallerDoesNotKnow
 func (l *lab) set(field, value string) {
 	l.t.Helper()
 	require.NoError(l.t, l.rdb.HSet(background, l.keys[5], field, value).Err())
+}
+
+// The keys are kept for as long as a name is in use.
+func TestCallsOfAllScriptsShareTheTextOfTheKeys(t *testing.T) {
+	t.Parallel()
+	about := Keyspace{Prefix: "prefix"}.About("name")
+	shared := make(map[string]*byte)
+	for _, key := range about.begin[1 : 1+len(Kinds)] {
+		shared[key.(string)] = unsafe.StringData(key.(string))
+	}
+	for i, s := range PlainScripts {
+		keys := about.plain[i][3:][:len(s.keys)]
+		for _, key := range keys {
+			assert.Same(t, shared[key.(string)], unsafe.StringData(key.(string)), "%s: %s", s.Verb, key)
+		}
+	}
 }
 
 func TestScriptsOfSomeKeysNameThemAndTheirArgumentsAsGoDoes(t *testing.T) {

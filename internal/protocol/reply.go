@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// State is the state of an id in a reply. constants.lua has the same list.
+// State is the state of an id in a reply. states.lua has the same list.
 type State int64
 
 // The states.

@@ -32,12 +32,14 @@ func newSource(text []byte) source {
 	return source{hash, []byte(hash), text}
 }
 
-// Hash is that by which Redis caches the script. Only tests need it: calls have it.
+// Hash is that by which Redis caches the script.
 func (s *Script) Hash() string { return s.source().hash.(string) }
 
 // KeysOf are the keys of a name that the script gets, but for that which every call gets in a cluster.
-func (s *Script) KeysOf(k Keyspace, name string) []string {
-	all := k.Keys(name)
+func (s *Script) KeysOf(k Keyspace, name string) []string { return s.keysAmong(k.Keys(name)) }
+
+// keysAmong returns those of all keys that the script gets. Those of several scripts share the text.
+func (s *Script) keysAmong(all [len(Kinds)]string) []string {
 	own := make([]string, len(s.keys))
 	for i, kind := range s.keys {
 		own[i] = all[kind]

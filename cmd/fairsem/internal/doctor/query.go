@@ -7,8 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/fairsem/fairsem/internal/failure"
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
@@ -105,7 +104,12 @@ const (
 
 // audit runs one of protocol.AuditScripts about a name.
 func (p *target) audit(ctx context.Context, s *protocol.Script, name string, args ...any) ([]any, error) {
-	return redis.NewScript(s.Text()).Run(ctx, p.rdb, s.KeysOf(p.space(), name), args...).Slice()
+	keys := s.KeysOf(p.space(), name)
+	all, err := p.rdb.EvalSha(ctx, s.Hash(), keys, args...).Slice()
+	if failure.UnknownScript(err) {
+		return p.rdb.Eval(ctx, s.Text(), keys, args...).Slice()
+	}
+	return all, err
 }
 
 func (p *target) query(ctx context.Context, name string, from int) (facts, error) {
