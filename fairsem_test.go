@@ -174,10 +174,9 @@ func (w *world) of(c *fairsem.Client, limit int64) *fairsem.Semaphore {
 
 // call is an Acquire in a goroutine.
 type call struct {
-	done     chan struct{}
-	permit   *fairsem.Permit
-	err      error
-	returned time.Time
+	done   chan struct{}
+	permit *fairsem.Permit
+	err    error
 }
 
 func acquire(ctx context.Context, s *fairsem.Semaphore, n int64) *call {
@@ -185,7 +184,6 @@ func acquire(ctx context.Context, s *fairsem.Semaphore, n int64) *call {
 	go func() { // ends with Acquire; every test waits for it or cancels it
 		defer close(c.done)
 		c.permit, c.err = s.Acquire(ctx, n)
-		c.returned = time.Now()
 	}()
 	return c
 }
