@@ -200,10 +200,10 @@ func (s *Semaphore) await(ctx context.Context, t *ticket, latest time.Time) erro
 		isLate = !t.isDone()
 	}
 	if err := ended(ctx); err != nil {
-		return withDoubt(err, t.state.leave(t))
+		return withDoubt(err, t.state.leaveUngranted(t))
 	}
 	if isLate {
-		return withDoubt(errLate, t.state.leave(t))
+		return withDoubt(errLate, t.state.leaveUngranted(t))
 	}
 	if t.err != nil {
 		t.refused = errors.Is(t.err, ErrNotAcquired)

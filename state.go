@@ -717,9 +717,16 @@ func (v *nameState) removeRateGrant(t *ticket) bool {
 	return true
 }
 
-// leave is leaveLocked for callers without the lock. If the caller has not received a grant, the error says why Redis has said neither yes
-// nor no, if it has not: there was no answer, or it grants nothing yet.
-func (v *nameState) leave(t *ticket) (doubt error) {
+// leave is leaveLocked for callers without the lock.
+func (v *nameState) leave(t *ticket) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.leaveLocked(t)
+}
+
+// leaveUngranted is leave for a caller that has not received a grant. The error says why Redis has said neither yes nor no, if it has not:
+// there was no answer, or it grants nothing yet.
+func (v *nameState) leaveUngranted(t *ticket) (doubt error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if t.phase == asking && t.heard {

@@ -437,7 +437,7 @@ func TestReleaseOfACallThatGaveUpIsSentAgainIfItIsRefused(t *testing.T) {
 			onWire(t, 30*time.Second, func(t *testing.T, c *Client, w *wire) {
 				a := asks(c, "a", 1, CallOptions{})[0]
 				f := w.carries("acquire a: 1")
-				assert.ErrorContains(t, a.state.leave(a), "no answer")
+				assert.ErrorContains(t, a.state.leaveUngranted(a), "no answer")
 				f.answers(1, -1, 0, 1, int64(state), 10)
 				f = w.carries("release a: 1")
 				f.cmds[0].SetErr(testclient.Reply("READONLY You can't write against a read only replica."))
