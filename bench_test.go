@@ -84,8 +84,11 @@ func BenchmarkTwoEmptyScripts(b *testing.B) {
 
 const ample = 1 << 40 // a limit that is never reached
 
-func BenchmarkPairAlone(b *testing.B) {
-	s := benchSemaphore(b, b.Name(), ample)
+func BenchmarkPairAlone(b *testing.B) { pairsAlone(b, CallOptions{}) }
+
+func pairsAlone(b *testing.B, o CallOptions) {
+	b.Helper()
+	s := benchSemaphore(b, b.Name(), ample).With(o)
 	b.ReportAllocs()
 	defer server(b)()
 	for b.Loop() {
@@ -373,17 +376,12 @@ func BenchmarkRWMutex90PercentReaders(b *testing.B) {
 	}
 }
 
-// The paths of bench_test.go where permits have numbers, beside the same without.
+// The same paths where permits have numbers, beside those without.
 
 func BenchmarkNumberedPairAlone(b *testing.B) {
 	for _, numbered := range []bool{false, true} {
 		b.Run(fmt.Sprintf("numbered=%v", numbered), func(b *testing.B) {
-			s := benchSemaphore(b, b.Name(), ample).With(CallOptions{Numbered: numbered})
-			b.ReportAllocs()
-			defer server(b)()
-			for b.Loop() {
-				pair(b, s)
-			}
+			pairsAlone(b, CallOptions{Numbered: numbered})
 		})
 	}
 }
@@ -400,17 +398,12 @@ func BenchmarkNumberedContended(b *testing.B) {
 	}
 }
 
-// The paths of bench_test.go where calls name a tenant, beside the same without.
+// The same paths where calls name a tenant, beside those without.
 
 func BenchmarkTenantPairAlone(b *testing.B) {
 	for _, tenant := range []string{"", "customer-1"} {
 		b.Run(fmt.Sprintf("tenant=%q", tenant), func(b *testing.B) {
-			s := benchSemaphore(b, b.Name(), ample).With(CallOptions{Tenant: tenant})
-			b.ReportAllocs()
-			defer server(b)()
-			for b.Loop() {
-				pair(b, s)
-			}
+			pairsAlone(b, CallOptions{Tenant: tenant})
 		})
 	}
 }

@@ -1,7 +1,7 @@
 -- semaphore.lua: what every full script begins with: the keys, the arguments that all verbs have, and what is stored. The file
 -- of a verb includes this one and then others that it shares: scripts.go puts each in the place of the line that names
 -- it. So they are one piece of code and see each other's locals. At its top each says what it needs of those before it,
--- besides what is declared here, what it provides for those after it, and which variables of others it changes.
+-- besides what is declared here and in the first two files below, what it provides for those after it, and which variables of others it changes.
 --
 -- KEYS    1 owner    zset    id -> token: the holders
 --         2 queue    zset    id -> position: the waiters

@@ -1,7 +1,6 @@
 package protocol
 
-// AuditScripts are those of fairsem doctor. They only read, change nothing of any layout, and compare what is stored of a name with what
-// follows from the rest of it.
+// AuditScripts are those of fairsem doctor. They only read, and compare what is stored of a name with what follows from the rest of it.
 var (
 	AuditScripts = []*Script{AuditScript, AuditTenantsScript, AuditNumbersScript}
 
