@@ -92,7 +92,7 @@ func TestRequestHasRoomForWhatItsUnitsWithNumbersCost(t *testing.T) {
 	}
 	r := &request{}
 	assert.Equal(t, 1, r.room(tickets, protocol.MaxIDs), "125 and 1 of 150, and 25 and 1 more are too many")
-	r.add(r.key, tickets[:1])
+	r.add(requestKey{script: protocol.AcquireScript}, tickets[:1])
 	assert.Equal(t, 0, r.room(tickets[1:], protocol.MaxIDs))
 	assert.Equal(t, 2, r.room(tickets[2:], protocol.MaxIDs))
 	tickets[1].opts.Numbered = false

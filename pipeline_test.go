@@ -494,16 +494,30 @@ func TestOnlyAnAcquireUnderTheSameLimitCarriesARelease(t *testing.T) {
 	})
 }
 
-// The lease of a release is that of its tombstone, and an acquire has another lease.
-func TestReleaseThatLeavesATombstoneIsSentAlone(t *testing.T) {
-	onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
-		uncertain := asks(c, "a", 1, CallOptions{})[0]
-		w.carries("acquire a: 1").breaks()
-		w.isIdle()
-		f := w.atOnce(c, func() { uncertain.state.leave(uncertain); asks(c, "a", 1, CallOptions{}) }, "release a: 1", "acquire a: 4")
-		f.grantAll(0)
-		<-uncertain.released
-	})
+// An acquire has another lease than a tombstone, and does not report permits as expired.
+func TestReleaseThatAnAcquireCannotMakeIsSentAlone(t *testing.T) {
+	t.Parallel()
+	for name, grants := range map[string]func(w *wire, t *ticket){
+		"with a tombstone": func(w *wire, _ *ticket) {
+			w.carries("acquire a: 1").breaks()
+			time.Sleep(lastRetry)
+			w.carries("acquire a: 1").grantAll(10)
+		},
+		"of a lease that has ended": func(w *wire, t *ticket) {
+			w.carries("acquire a: 1").grantAll(10)
+			t.hold.end(errOverdue)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onWire(t, time.Hour, func(_ *testing.T, c *Client, w *wire) {
+				held := asks(c, "a", 1, CallOptions{})[0]
+				grants(w, held)
+				f := w.atOnce(c, func() { held.state.leave(held); asks(c, "a", 1, CallOptions{}) }, "release a: 1", "acquire a: 4")
+				f.grantAll(0)
+				<-held.released
+			})
+		})
+	}
 }
 
 func TestReleaseIsSentWhenTheAcquireThatCarriedItIsCanceled(t *testing.T) {

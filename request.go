@@ -9,7 +9,7 @@ import (
 	"github.com/fairsem/fairsem/internal/protocol"
 )
 
-// requestKey is the part that operations must have in common to share a script call.
+// requestKey is the part that operations must have in common to share one list of a request.
 type requestKey struct {
 	script    *protocol.Script
 	spec      protocol.LimitSpec     // declared by the call
@@ -21,9 +21,14 @@ type requestKey struct {
 	inFull    bool                   // of a refresh: a plain script had no answer
 }
 
-// canJoinAcquire reports whether k is a release that an acquire can carry.
-func (k requestKey) canJoinAcquire() bool {
+// isCarried reports whether k is of releases that an acquire can carry.
+func (k requestKey) isCarried() bool {
 	return k.script == protocol.ReleaseScript && k.tombstone == 0 && !k.overdue
+}
+
+// carries reports whether a call for k can also make the releases of other.
+func (k requestKey) carries(other requestKey) bool {
+	return k.script == protocol.AcquireScript && other.isCarried() && other.spec == k.spec
 }
 
 // renews reports whether k concerns leases that end unless it is executed in time.
@@ -31,14 +36,15 @@ func (k requestKey) renews() bool {
 	return k.script == protocol.RefreshScript || k.script == protocol.RestoreScript
 }
 
-// request is one script call about tickets of one name. An acquire also carries releases for that name, those that leave no
-// tombstone.
+// request is one script call about tickets of one name, in two lists: those that it releases, and those of any other script. It has
+// both only if an acquire carries releases, which it then makes first.
 // It is guarded by nameState.mu.
 type request struct {
 	state    *nameState
-	key      requestKey
-	released []*ticket // by a release, or by an acquire before it acquires
-	tickets  []*ticket // of any other script
+	releases requestKey // of released; zero if there are none
+	released []*ticket
+	key      requestKey // of tickets; zero if there are none
+	tickets  []*ticket
 	urgent   bool
 	bare     bool         // it is wanted without tickets: to reap and promote
 	ids      atomic.Int32 // what all tickets that it has ever had cost
@@ -52,24 +58,37 @@ type plainCall struct {
 	holding int // of a refresh: how many of the tickets hold
 }
 
-// joins reports whether an acquire and releases without tombstones come together.
-func (r *request) joins(k requestKey) bool {
-	acquires, acquire := r.key.script == protocol.AcquireScript, k.script == protocol.AcquireScript
-	return acquires && k.canJoinAcquire() || r.key.canJoinAcquire() && acquire
+// call is the key of the script call: if there are two, the releases are carried.
+func (r *request) call() requestKey {
+	if r.key.script == nil {
+		return r.releases
+	}
+	return r.key
 }
 
-// add adds tickets with their key.
+// takes reports whether tickets with the key k may be added.
+func (r *request) takes(k requestKey) bool {
+	own, other := r.key, r.releases
+	if k.script == protocol.ReleaseScript {
+		own, other = other, own
+	}
+	if own.script != nil {
+		return own == k
+	}
+	return k.carries(other) || other.carries(k)
+}
+
+// add adds tickets with their key to the list of such.
 func (r *request) add(k requestKey, tickets []*ticket) {
 	r.bare = r.bare || len(tickets) == 0
 	for _, t := range tickets {
 		r.ids.Add(int32(t.cost()))
 	}
 	if k.script == protocol.ReleaseScript {
-		r.released = append(r.released, tickets...)
+		r.releases, r.released = k, append(r.released, tickets...)
 		return
 	}
-	r.key = k // of an acquire, if it joins releases
-	r.tickets = append(r.tickets, tickets...)
+	r.key, r.tickets = k, append(r.tickets, tickets...)
 }
 
 // room is how many of some tickets r can still carry if it carries most: at least one if it has none.
@@ -107,8 +126,9 @@ func (r *request) all() iter.Seq2[*protocol.Script, *ticket] {
 
 // isUsual reports whether a request acquires new ids that weigh 1, and releases holders.
 func (r *request) isUsual() bool {
+	k := r.call()
 	switch {
-	case r.key.script != protocol.AcquireScript && !r.key.canJoinAcquire():
+	case k.script != protocol.AcquireScript && !k.isCarried():
 		return false
 	case slices.ContainsFunc(r.tickets, func(t *ticket) bool {
 		return t.Units() != 1 || t.maybeApplied

@@ -33,7 +33,7 @@ func (v *nameState) queueLocked(k requestKey, tickets ...*ticket) {
 		}
 		begun := r == nil
 		if begun {
-			r = &request{state: v, key: k, urgent: urgent}
+			r = &request{state: v, urgent: urgent}
 			v.filling = append(v.filling, r)
 		}
 		n, before := r.room(tickets, most), r.IDs()
@@ -76,7 +76,7 @@ func (v *nameState) renewsManyLocked(k requestKey) bool {
 // share a request: the urgent ones would be late, or the others would overtake.
 func (v *nameState) fillingLocked(k requestKey, urgent bool) *request {
 	for _, r := range v.filling {
-		if r.urgent == urgent && (r.key == k || r.key.spec == k.spec && r.joins(k)) {
+		if r.urgent == urgent && r.takes(k) {
 			return r
 		}
 	}
@@ -100,8 +100,8 @@ func (r *request) Prepare(now clock.Instant) (c pipeline.Command, timeout time.D
 	if len(r.tickets) == 0 && len(r.released) == 0 && !r.bare {
 		return pipeline.Command{}, 0, false
 	}
-	if len(r.tickets) == 0 && r.key.script == protocol.AcquireScript {
-		r.key = requestKey{script: protocol.ReleaseScript, spec: r.key.spec} // of the acquire that it was to carry
+	if len(r.tickets) == 0 && !r.bare {
+		r.key = requestKey{} // the releases are made without the acquire
 	}
 	timeout = pipeline.MaxTimeout
 	for _, t := range r.all() {
@@ -112,7 +112,7 @@ func (r *request) Prepare(now clock.Instant) (c pipeline.Command, timeout time.D
 
 // callLocked returns the script call: a plain one if it may do.
 func (r *request) callLocked() protocol.Call {
-	v, k := r.state, r.key
+	v, k := r.state, r.call()
 	d := v.host.declared.declare(v.name, k.spec)
 	r.plain = plainCall{script: r.plainScript(d), knew: protocol.Known{Since: d.Since, Epoch: v.epoch}}
 	switch r.plain.script {
@@ -139,7 +139,7 @@ func (r *request) plainScript(d protocol.Declaration) *protocol.Script {
 	if r.renewsMany() && d.Since != 0 {
 		return protocol.PlainRefreshScript
 	}
-	if d.Since == 0 || r.bare || r.key.spec.Window > 0 || !r.isUsual() {
+	if d.Since == 0 || r.bare || r.call().spec.Window > 0 || !r.isUsual() {
 		return nil
 	}
 	acquires, params := r.key.script == protocol.AcquireScript, r.key.params
@@ -198,12 +198,12 @@ func (r *request) Full() protocol.Call {
 	defer r.state.mu.Unlock()
 	r.state.fastPath.missed(r.plain.script)
 	r.plain.script = nil
-	return r.fullCallLocked(r.state.host.declared.declare(r.state.name, r.key.spec))
+	return r.fullCallLocked(r.state.host.declared.declare(r.state.name, r.call().spec))
 }
 
 // fullCallLocked returns the call of the script that knows all cases.
 func (r *request) fullCallLocked(d protocol.Declaration) protocol.Call {
-	v, k := r.state, r.key
+	v, k := r.state, r.call()
 	if k.script == protocol.RefreshScript {
 		r.splitLocked()
 	}

@@ -130,19 +130,20 @@ func (v *nameState) stillWantedLocked(verb *protocol.Script, tickets []*ticket, 
 
 // answeredLocked handles the reply to a request that was sent at the time sent.
 func (v *nameState) answeredLocked(r *request, rep protocol.Reply, sent clock.Instant) {
-	v.backoff, v.spec = 0, r.key.spec
+	k := r.call()
+	v.backoff, v.spec = 0, k.spec
 	v.scheduleLocked(v.checkAt)
-	if v.refused.endsWith(r.key.script, rep) {
+	if v.refused.endsWith(k.script, rep) {
 		v.refused = refused{}
 	}
-	v.host.declared.learn(v.name, r.key.spec, rep.Since)
+	v.host.declared.learn(v.name, k.spec, rep.Since)
 	if v.host.servers.add(rep.Server) {
 		v.host.hub.Resubscribe()
 	}
 	if r.plain.script == nil { // a plain script answers only where it is the same server
 		v.server = rep.Server
 	}
-	v.queriesFirst = v.queriesFirst && r.key.script != protocol.RestoreScript
+	v.queriesFirst = v.queriesFirst && k.script != protocol.RestoreScript
 	v.fastPath.learn(rep, r.plain.script)
 	v.noteEpochLocked(rep.Epoch, sent.Time)
 	now := v.host.clock.Now()
@@ -160,7 +161,7 @@ func (v *nameState) answeredLocked(r *request, rep protocol.Reply, sent clock.In
 		v.noticeLocked(grantNotice{g, rep.Epoch, GrantedByReply}, now)
 	}
 	v.notifyHoldersLocked(rep.Waiters, sent.Time)
-	v.hintLocked(r.key.script, rep, sent.Time)
+	v.hintLocked(k.script, rep, sent.Time)
 }
 
 // answer is what Redis has said of a ticket.
@@ -479,14 +480,15 @@ func (v *nameState) removeLocked(t *ticket, err error) {
 // failedLocked handles a request that got no answer, or a refusal. After a backoff every ticket continues where it was; only
 // an acquire, a release or the restore of a waiter that can never succeed ends here.
 func (v *nameState) failedLocked(r *request, err error) {
+	script := r.call().script
 	v.backoff = nextRetry(v.backoff)
 	pause := v.backoff
 	if failure.Refused(err) {
 		pause = max(pause, nextRetry(v.refused.pause)) // also that of another script: a full server refuses several in turns
-		v.refused = refused{r.key.script, pause}
+		v.refused = refused{script, pause}
 	}
-	v.host.events.callFailed(v.name, r.key.script.Verb, err)
-	v.queriesFirst = v.queriesFirst || r.key.script == protocol.RestoreScript && failure.Refused(err)
+	v.host.events.callFailed(v.name, script.Verb, err)
+	v.queriesFirst = v.queriesFirst || script == protocol.RestoreScript && failure.Refused(err)
 	full := failure.IsFull(err) // then nothing was executed, and a full server releases what comes alone
 	s := situation{event: failed, final: !failure.Transient(err)}
 	for verb, t := range r.all() {
@@ -494,7 +496,7 @@ func (v *nameState) failedLocked(r *request, err error) {
 			continue
 		}
 		t.cause = err
-		s.verb, s.carried = verb, verb != r.key.script // a release may have failed because of the acquire
+		s.verb, s.carried = verb, verb != script // a release may have failed because of the acquire
 		s.executed = failure.IsUnreplicated(err) || failure.Refused(err) && t.maybeApplied && !t.hold.begun
 		if !failure.Refused(err) || s.carried {
 			t.maybeApplied = true // so it is released in a call of its own

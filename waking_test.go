@@ -18,7 +18,7 @@ import (
 // answers makes a request for tickets and answers it. It returns how many callers this wakes.
 func answers(t *testing.T, k requestKey, tickets []*ticket, numbers ...int64) int {
 	t.Helper()
-	r := &request{state: tickets[0].state, key: k}
+	r := &request{state: tickets[0].state}
 	r.add(k, tickets)
 	now := tickets[0].state.host.clock.Now()
 	_, _, wanted := r.Prepare(now)
