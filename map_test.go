@@ -1,6 +1,7 @@
 package fairsem_test
 
 import (
+	"cmp"
 	"errors"
 	"go/ast"
 	"go/parser"
@@ -129,6 +130,29 @@ func TestMapOfTheCodeHasEveryFileOfTheLibrary(t *testing.T) {
 	require.NoError(t, err)
 	files = slices.DeleteFunc(files, func(file string) bool { return strings.HasSuffix(file, "_test.go") || file == "doc.go" })
 	assert.ElementsMatch(t, files, listed)
+}
+
+// A function comes after the file that has it, or just before it in parentheses.
+func TestWayOfACallNamesFunctionsWhereTheyAre(t *testing.T) {
+	t.Parallel()
+	_, after, found := strings.Cut(readFile(t, "CONTRIBUTING.md"), "The way of a call")
+	require.True(t, found)
+	way, _, found := strings.Cut(after, "One more ARGV")
+	require.True(t, found)
+	const name = "`(\\w+)`"                  // of a function
+	const file = "`([a-z_/]+\\.(?:go|lua))`" // with its path
+	last, named := "", 0
+	for _, m := range regexp.MustCompile(name+`(?:\s\(`+file+`\))?|`+file).FindAllStringSubmatch(way, -1) {
+		if m[3] != "" {
+			last = m[3]
+			require.FileExists(t, last)
+		} else if in := cmp.Or(m[2], last); in != "" { // in none is that of users
+			named++
+			defined := regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + m[1] + `[\[(]`).MatchString(readFile(t, in))
+			assert.True(t, defined, "%s has no %s", in, m[1])
+		}
+	}
+	assert.Greater(t, named, 15)
 }
 
 // uses returns which files of the library use declarations of others, methods included.
