@@ -15,6 +15,7 @@ import (
 func newResize() *cobra.Command {
 	var o confirming
 	var fresh bool
+	var limit int64
 	cmd := &cobra.Command{
 		Use:   "resize NAME LIMIT",
 		Short: "Set a limit for all callers until resume",
@@ -32,10 +33,12 @@ wrong command line, 125 if the server did not answer, 128+n if signal n stopped 
 		Example: `  fairsem resize staging 5
   fairsem resize staging 5 --yes
   fairsem resume staging                     # the limit that the programs declare`,
-		Args:              nameAndLimit,
+		Args: func(_ *cobra.Command, args []string) (err error) {
+			limit, err = parseLimit(args)
+			return err
+		},
 		ValidArgsFunction: completeNames,
 		RunE: ownFailure(func(cmd *cobra.Command) error {
-			limit, _ := change.ParseLimit(cmd.Flags().Arg(1)) // it was checked
 			return o.change(cmd, cmd.Flags().Arg(0), func(ctx context.Context, d change.Target) error {
 				return d.Resize(ctx, limit, fresh)
 			})
@@ -57,19 +60,20 @@ func wrongLimit(cmd *cobra.Command, err error) error {
 	return wrongFlag(asArgument)(cmd, err)
 }
 
-func nameAndLimit(_ *cobra.Command, args []string) error {
+// parseLimit returns LIMIT, the second of two arguments.
+func parseLimit(args []string) (int64, error) {
 	switch {
 	case len(args) < 2:
-		return exit.Usagef("NAME or LIMIT is missing: fairsem resize NAME LIMIT")
+		return 0, exit.Usagef("NAME or LIMIT is missing: fairsem resize NAME LIMIT")
 	case len(args) > 2:
-		return exit.Usagef("%q is one argument too many: give NAME and LIMIT, NAME in quotes if it has a space", args[2])
+		return 0, exit.Usagef("%q is one argument too many: give NAME and LIMIT, NAME in quotes if it has a space", args[2])
 	}
 	limit, err := change.ParseLimit(args[1])
 	switch {
 	case err != nil:
-		return exit.Usagef("LIMIT %v", err)
+		return 0, exit.Usagef("LIMIT %v", err)
 	case limit == 0:
-		return exit.Usagef("LIMIT 0 would stop all grants: use fairsem pause for that")
+		return 0, exit.Usagef("LIMIT 0 would stop all grants: use fairsem pause for that")
 	}
-	return nil
+	return limit, nil
 }

@@ -91,18 +91,29 @@ var errLate = errors.New("only other names are answered")
 // isOfTheName reports whether err says something about the keys of one name only: the query of any other may work.
 func isOfTheName(err error) bool { return failure.OfTheName(err) || errors.Is(err, protocol.ErrReply) }
 
+// round is a query of many names at the same time.
+type round struct {
+	client     *fairsem.Client
+	lag        time.Duration // from the last answer on, late ones are waited for that long
+	late       *time.Timer
+	stop       context.CancelCauseFunc
+	all        []fairsem.Status
+	unreadable []error
+
+	answered, read atomic.Bool // a name was answered, and by more than an error that says nothing of its keys
+	fail           sync.Once   // guards failed
+	failed         error
+}
+
 // statuses queries each name, and waits for late answers for at most lag. An error of one name does not affect the others. If no
 // query got as far as the keys of its name, such as with a wrong password, the first error is that of all: nothing is known of the
 // units in use then.
 func statuses(ctx context.Context, client *fairsem.Client, names []string, lag time.Duration) (all []fairsem.Status, unreadable []error, err error) {
-	all, unreadable = make([]fairsem.Status, len(names)), make([]error, len(names))
 	within, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	late := time.AfterFunc(math.MaxInt64, func() { stop(errLate) }) // from the first answer on
-	defer late.Stop()
-	var answered, read atomic.Bool
-	var failed error
-	var fail sync.Once // guards failed
+	r := &round{client: client, lag: lag, stop: stop, all: make([]fairsem.Status, len(names)), unreadable: make([]error, len(names))}
+	r.late = time.AfterFunc(math.MaxInt64, func() { stop(errLate) }) // set by the first answer
+	defer r.late.Stop()
 	var running sync.WaitGroup
 	room := make(chan struct{}, maxParallel)
 	for i, name := range names {
@@ -110,35 +121,41 @@ func statuses(ctx context.Context, client *fairsem.Client, names []string, lag t
 		leave := sync.OnceFunc(func() { <-room })
 		patience := time.AfterFunc(roomTimeout, leave)
 		running.Go(func() { // ends with its query; waited for below
-			all[i], unreadable[i] = client.Inspect(name).Status(within)
+			r.query(within, i, name)
 			patience.Stop()
 			leave()
-			if errors.Is(unreadable[i], errLate) {
-				// Without how long there was no answer: a text that does not change is shown once.
-				unreadable[i] = failure.Reworded(unreadable[i], "fairsem: status %q: %v", name, errLate)
-			}
-			if unreadable[i] == nil || isOfTheName(unreadable[i]) {
-				read.Store(true)
-			} else {
-				fail.Do(func() { failed = unreadable[i] })
-			}
-			switch {
-			case within.Err() == nil && !errors.Is(unreadable[i], fairsem.ErrUnavailable):
-				answered.Store(true)
-				late.Reset(lag)
-			case !answered.Load():
-				stop(unreadable[i]) // a server that is down answers nothing else either
-			}
 		})
 	}
 	running.Wait()
 	switch {
 	case ctx.Err() != nil:
 		return nil, nil, context.Cause(ctx)
-	case len(names) > 0 && !read.Load():
-		return nil, nil, failed
+	case len(names) > 0 && !r.read.Load():
+		return nil, nil, r.failed
 	}
-	return all, unreadable, nil
+	return r.all, r.unreadable, nil
+}
+
+// query queries the name that has the place i.
+func (r *round) query(ctx context.Context, i int, name string) {
+	status, err := r.client.Inspect(name).Status(ctx)
+	if errors.Is(err, errLate) {
+		// Without how long there was no answer: a text that does not change is shown once.
+		err = failure.Reworded(err, "fairsem: status %q: %v", name, errLate)
+	}
+	r.all[i], r.unreadable[i] = status, err
+	if err == nil || isOfTheName(err) {
+		r.read.Store(true)
+	} else {
+		r.fail.Do(func() { r.failed = err })
+	}
+	switch {
+	case ctx.Err() == nil && !errors.Is(err, fairsem.ErrUnavailable):
+		r.answered.Store(true)
+		r.late.Reset(r.lag)
+	case !r.answered.Load():
+		r.stop(err) // a server that is down answers nothing else either
+	}
 }
 
 // Detail is the state of a name, with its holders, waiters and tenants.
