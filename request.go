@@ -21,14 +21,14 @@ type requestKey struct {
 	inFull    bool                   // of a refresh: a plain script had no answer
 }
 
-// isCarried reports whether k is of releases that an acquire can carry.
-func (k requestKey) isCarried() bool {
+// canBeCarried reports whether k is of releases that an acquire can make, too.
+func (k requestKey) canBeCarried() bool {
 	return k.script == protocol.ReleaseScript && k.tombstone == 0 && !k.overdue
 }
 
-// carries reports whether a call for k can also make the releases of other.
+// carries reports whether a call for k can make the releases of other, too.
 func (k requestKey) carries(other requestKey) bool {
-	return k.script == protocol.AcquireScript && other.isCarried() && other.spec == k.spec
+	return k.script == protocol.AcquireScript && other.canBeCarried() && other.spec == k.spec
 }
 
 // renews reports whether k concerns leases that end unless it is executed in time.
@@ -40,15 +40,15 @@ func (k requestKey) renews() bool {
 // both only if an acquire carries releases, which it then makes first.
 // It is guarded by nameState.mu.
 type request struct {
-	state    *nameState
-	releases requestKey // of released; zero if there are none
-	released []*ticket
-	key      requestKey // of tickets; zero if there are none
-	tickets  []*ticket
-	urgent   bool
-	bare     bool         // it is wanted without tickets: to reap and promote
-	ids      atomic.Int32 // what all tickets that it has ever had cost
-	plain    plainCall    // of the form in which it was sent
+	state      *nameState
+	releaseKey requestKey // of released
+	released   []*ticket
+	key        requestKey // of tickets, or of a bare request
+	tickets    []*ticket
+	urgent     bool
+	bare       bool         // it is wanted without tickets: to reap and promote
+	ids        atomic.Int32 // what all tickets that it has ever had cost
+	plain      plainCall    // of the form in which it was sent
 }
 
 // plainCall is the assumption of a request that was sent to a plain script.
@@ -58,24 +58,20 @@ type plainCall struct {
 	holding int // of a refresh: how many of the tickets hold
 }
 
-// call is the key of the script call: if there are two, the releases are carried.
-func (r *request) call() requestKey {
-	if r.key.script == nil {
-		return r.releases
+// callKey is the key of the script call: that of the tickets, unless there are only releases.
+func (r *request) callKey() requestKey {
+	if len(r.tickets) == 0 && len(r.released) > 0 {
+		return r.releaseKey
 	}
 	return r.key
 }
 
 // takes reports whether tickets with the key k may be added.
 func (r *request) takes(k requestKey) bool {
-	own, other := r.key, r.releases
 	if k.script == protocol.ReleaseScript {
-		own, other = other, own
+		return r.releaseKey == k || r.key.carries(k)
 	}
-	if own.script != nil {
-		return own == k
-	}
-	return k.carries(other) || other.carries(k)
+	return r.key == k || r.key.script == nil && k.carries(r.releaseKey)
 }
 
 // add adds tickets with their key to the list of such.
@@ -85,7 +81,7 @@ func (r *request) add(k requestKey, tickets []*ticket) {
 		r.ids.Add(int32(t.cost()))
 	}
 	if k.script == protocol.ReleaseScript {
-		r.releases, r.released = k, append(r.released, tickets...)
+		r.releaseKey, r.released = k, append(r.released, tickets...)
 		return
 	}
 	r.key, r.tickets = k, append(r.tickets, tickets...)
@@ -126,9 +122,9 @@ func (r *request) all() iter.Seq2[*protocol.Script, *ticket] {
 
 // isUsual reports whether a request acquires new ids that weigh 1, and releases holders.
 func (r *request) isUsual() bool {
-	k := r.call()
+	k := r.callKey()
 	switch {
-	case k.script != protocol.AcquireScript && !k.isCarried():
+	case k.script != protocol.AcquireScript && !k.canBeCarried():
 		return false
 	case slices.ContainsFunc(r.tickets, func(t *ticket) bool {
 		return t.Units() != 1 || t.maybeApplied

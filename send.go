@@ -100,9 +100,6 @@ func (r *request) Prepare(now clock.Instant) (c pipeline.Command, timeout time.D
 	if len(r.tickets) == 0 && len(r.released) == 0 && !r.bare {
 		return pipeline.Command{}, 0, false
 	}
-	if len(r.tickets) == 0 && !r.bare {
-		r.key = requestKey{} // the releases are made without the acquire
-	}
 	timeout = pipeline.MaxTimeout
 	for _, t := range r.all() {
 		timeout = min(timeout, t.ttl/3)
@@ -112,7 +109,7 @@ func (r *request) Prepare(now clock.Instant) (c pipeline.Command, timeout time.D
 
 // callLocked returns the script call: a plain one if it may do.
 func (r *request) callLocked() protocol.Call {
-	v, k := r.state, r.call()
+	v, k := r.state, r.callKey()
 	d := v.host.declared.declare(v.name, k.spec)
 	r.plain = plainCall{script: r.plainScript(d), knew: protocol.Known{Since: d.Since, Epoch: v.epoch}}
 	switch r.plain.script {
@@ -139,10 +136,11 @@ func (r *request) plainScript(d protocol.Declaration) *protocol.Script {
 	if r.renewsMany() && d.Since != 0 {
 		return protocol.PlainRefreshScript
 	}
-	if d.Since == 0 || r.bare || r.call().spec.Window > 0 || !r.isUsual() {
+	k := r.callKey()
+	if d.Since == 0 || r.bare || k.spec.Window > 0 || !r.isUsual() {
 		return nil
 	}
-	acquires, params := r.key.script == protocol.AcquireScript, r.key.params
+	acquires, params := k.script == protocol.AcquireScript, k.params
 	kind := r.state.fastPath.kind()
 	if acquires && (params.Numbered != (kind == protocol.PlainWithNumbers) || r.namesTenants() && kind != protocol.PlainWithTenants && kind != protocol.PlainWithTenantsInQueue) {
 		return nil
@@ -154,7 +152,7 @@ func (r *request) plainScript(d protocol.Declaration) *protocol.Script {
 		}
 		return protocol.PlainNumbersReleaseScript
 	case protocol.PlainWithTenants, protocol.PlainWithTenantsInQueue:
-		return r.plainScriptOfTenants(kind, acquires)
+		return r.plainScriptOfTenants(kind, k)
 	case protocol.PlainWithQueue:
 		if r.state.epoch != 0 && (!acquires || params.Wait && params.MaxQueue == 0) {
 			return protocol.PlainQueueScript
@@ -177,8 +175,8 @@ func (r *request) renewsMany() bool {
 }
 
 // plainScriptOfTenants is plainScript for a name that tenants share.
-func (r *request) plainScriptOfTenants(kind protocol.Plain, acquires bool) *protocol.Script {
-	s, params := &r.state.fastPath, r.key.params
+func (r *request) plainScriptOfTenants(kind protocol.Plain, k requestKey) *protocol.Script {
+	s, acquires := &r.state.fastPath, k.script == protocol.AcquireScript
 	if kind == protocol.PlainWithTenants && r.isOfOneTenant() {
 		if acquires {
 			return protocol.PlainTenantsAcquireScript
@@ -186,7 +184,7 @@ func (r *request) plainScriptOfTenants(kind protocol.Plain, acquires bool) *prot
 		return protocol.PlainTenantsReleaseScript
 	}
 	needNotWait := s.plain == protocol.PlainWithTenants
-	if r.state.epoch != 0 && s.withQueue.wait == 0 && (!acquires || params.QueuesInAnyCase() || needNotWait) {
+	if r.state.epoch != 0 && s.withQueue.wait == 0 && (!acquires || k.params.QueuesInAnyCase() || needNotWait) {
 		return protocol.PlainTenantsScript
 	}
 	return nil
@@ -198,12 +196,12 @@ func (r *request) Full() protocol.Call {
 	defer r.state.mu.Unlock()
 	r.state.fastPath.missed(r.plain.script)
 	r.plain.script = nil
-	return r.fullCallLocked(r.state.host.declared.declare(r.state.name, r.call().spec))
+	return r.fullCallLocked(r.state.host.declared.declare(r.state.name, r.callKey().spec))
 }
 
 // fullCallLocked returns the call of the script that knows all cases.
 func (r *request) fullCallLocked(d protocol.Declaration) protocol.Call {
-	v, k := r.state, r.call()
+	v, k := r.state, r.callKey()
 	if k.script == protocol.RefreshScript {
 		r.splitLocked()
 	}

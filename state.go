@@ -130,7 +130,7 @@ func (v *nameState) stillWantedLocked(verb *protocol.Script, tickets []*ticket, 
 
 // answeredLocked handles the reply to a request that was sent at the time sent.
 func (v *nameState) answeredLocked(r *request, rep protocol.Reply, sent clock.Instant) {
-	k := r.call()
+	k := r.callKey()
 	v.backoff, v.spec = 0, k.spec
 	v.scheduleLocked(v.checkAt)
 	if v.refused.endsWith(k.script, rep) {
@@ -480,7 +480,7 @@ func (v *nameState) removeLocked(t *ticket, err error) {
 // failedLocked handles a request that got no answer, or a refusal. After a backoff every ticket continues where it was; only
 // an acquire, a release or the restore of a waiter that can never succeed ends here.
 func (v *nameState) failedLocked(r *request, err error) {
-	script := r.call().script
+	script := r.callKey().script
 	v.backoff = nextRetry(v.backoff)
 	pause := v.backoff
 	if failure.Refused(err) {
