@@ -56,7 +56,7 @@ func report(stderr io.Writer, command string, err error) int {
 	// Servers choose their words themselves, and a URL in the wrong place has a password.
 	said := text.Clean(lineEnds.ReplaceAllString(strings.TrimSpace(strings.TrimPrefix(err.Error(), "fairsem: ")), " "))
 	if code == exit.Usage {
-		said = withoutPasswords(said)
+		said = text.WithoutPasswords(said)
 	}
 	_, _ = fmt.Fprintf(stderr, "fairsem: %s%s\n", said, hint) // an error cannot be reported anywhere
 	return code
@@ -64,20 +64,3 @@ func report(stderr io.Writer, command string, err error) int {
 
 // lineEnds matches the space between two lines of a text: a suggestion of cobra has several.
 var lineEnds = regexp.MustCompile(`\s*\n\s*`)
-
-// withoutPasswords hides those of URLs in an error that repeats a part of the command line. The examples in errors stay.
-func withoutPasswords(said string) string {
-	said = userInfo.ReplaceAllStringFunc(said, func(found string) string {
-		if found == "://user:password@" || found == "://:password@" {
-			return found
-		}
-		return "://***@"
-	})
-	return parameter.ReplaceAllString(said, "password=***")
-}
-
-// userInfo matches the user and the password of a URL, and parameter another password there. They may contain anything but white space.
-var (
-	userInfo  = regexp.MustCompile(`://\S*@`)
-	parameter = regexp.MustCompile(`password=[^&\s"]+`)
-)

@@ -172,6 +172,7 @@ func findCommand(command string) (string, error) {
 	return path, nil
 }
 
+// cannotStart is the error of a command that cannot be executed. That may be the URL of a server, in the wrong place.
 func cannotStart(command string, err error) error {
 	code := exit.CannotExec
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
@@ -180,5 +181,5 @@ func cannotStart(command string, err error) error {
 	if detail, is := errors.AsType[*exec.Error](err); is {
 		err = detail.Err
 	}
-	return &exit.Error{Code: code, Err: fmt.Errorf("cannot run %q: %w", command, err)}
+	return &exit.Error{Code: code, Err: errors.New(text.WithoutPasswords(fmt.Sprintf("cannot run %q: %v", command, err)))}
 }
