@@ -256,6 +256,9 @@ func (p *Page) actForProgram(w http.ResponseWriter, r *http.Request, v verb, tok
 
 func answerProgram(w http.ResponseWriter, status int, key, value string) {
 	w.Header().Set("Content-Type", "application/json")
+	if status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]string{key: value}) // the client is gone
 }

@@ -79,16 +79,21 @@ func TestWithoutALoginNothingCanBeChanged(t *testing.T) {
 	assert.Equal(t, http.StatusSeeOther, answer.StatusCode)
 	assert.Equal(t, "/login?next=%2Fact%2Fpause%3Fname%3Dgate", answer.Header.Get("Location"))
 	name := cookieName(answer.Request)
-	for _, headers := range [][]string{
-		nil,
-		{"Cookie", name + "="},
-		{"Cookie", name + "=" + testToken},
-		{"Authorization", "Bearer "},
-		{"Authorization", "Bearer " + testToken[1:]},
-		{"Authorization", "Basic " + testToken},
+	for _, refused := range []struct {
+		status    int
+		challenge string // how a program may log in
+		headers   []string
+	}{
+		{http.StatusForbidden, "", nil},
+		{http.StatusForbidden, "", []string{"Cookie", name + "="}},
+		{http.StatusForbidden, "", []string{"Cookie", name + "=" + testToken}},
+		{http.StatusForbidden, "", []string{"Authorization", "Basic " + testToken}},
+		{http.StatusForbidden, "", []string{"Authorization", "Bearer "}},
+		{http.StatusUnauthorized, "Bearer", []string{"Authorization", "Bearer " + testToken[1:]}},
 	} {
-		status := s.ask(http.MethodPost, "/act/pause?name=gate", "token="+url.QueryEscape(testToken), headers...).StatusCode
-		assert.Contains(t, []int{http.StatusForbidden, http.StatusUnauthorized}, status, headers)
+		answer := s.ask(http.MethodPost, "/act/pause?name=gate", "token="+url.QueryEscape(testToken), refused.headers...)
+		assert.Equal(t, refused.status, answer.StatusCode, refused.headers)
+		assert.Equal(t, refused.challenge, answer.Header.Get("WWW-Authenticate"), refused.headers)
 	}
 	assert.False(t, s.status("gate").Pinned)
 }
