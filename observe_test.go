@@ -103,7 +103,7 @@ func field[T any](ev fairsem.Event, name string) (value T) {
 // just started would wait.
 func (w *world) observed(rdb redis.UniversalClient) (*fairsem.Client, *diary) {
 	w.t.Helper()
-	first := w.client()
+	first := w.clientOn(w.connect(), fairsem.Options{TTL: time.Minute, Grace: w.grace}) // the server may be slow at first
 	w.release(w.must(w.of(first, w.limit).Acquire(w.t.Context(), 1)))
 	require.NoError(w.t, first.Close())
 	d := &diary{}
