@@ -41,9 +41,10 @@
 // processes that are connected restore them before the server grants anything new. A holder that is stopped or disconnected at
 // that time cannot. Until its lease ends, more units than the limit may then be in use, unless [Options.Grace] is as long as
 // the TTL. When the holder is back, its permit is lost if it no longer fits, if its own units, all of the limit or numbered
-// ones, may have been granted since, or if another permit has had all units since. The same goes for data deleted from a
-// running server. Servers that accept writes in two places at once are not supported. Neither is an eviction policy that may
-// delete the keys: use noeviction.
+// ones, may have been granted since, or if another permit has had all units since. The same goes for the data of a name that
+// is deleted from a running server. Where only some of its keys are, its permits may be lost, and their units granted before
+// their holders notice. So an eviction policy that may delete the keys is not supported: use noeviction. Neither are servers
+// that accept writes in two places at once.
 //
 // Leases are measured by the clock of the Redis server. A step forward by up to a tenth of a TTL ends no lease on which a
 // holder relies; the windows of a [Limiter] are shorter by as much. A longer one ends leases on which holders still rely,

@@ -66,7 +66,7 @@ func (l *Limiter) Declared() (limit int64, per time.Duration) {
 func newLimiter(s *Semaphore) *Limiter { return &Limiter{s.Inspector, s} }
 
 // Wait waits in the queue until n units are granted. Redis reports when that will be; until then the process renews the position, and queries
-// now and then. It is notified if the turn of its first waiter, among the first 150, moves forward by half a second or more.
+// now and then. It is notified if the turn of its first waiter, among the first 150, moves forward by more than half a second.
 //
 // If the turn comes after CallOptions.MaxWait or the deadline of ctx, Wait returns a [*WaitError] at once and never joins the queue. With
 // a HeadStart it has to join first, because its turn is not known before. The turn is as exact as the RetryAfter of [Limiter.Allow]. During

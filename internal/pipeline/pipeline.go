@@ -2,9 +2,9 @@
 // but not their meaning.
 //
 // Callers queue requests. While MaxInFlight batches are in flight the next one fills, and it is sent as soon as one of them
-// has been answered: an idle client sends at once, a busy one sends few and large batches. After an answer or a message that
-// has woken 2 to 8 callers of a name with a queue, these run before the next batch leaves, so that it carries their
-// requests. An urgent request does not wait for that.
+// has been answered: an idle client sends at once, a busy one sends few and large batches. After a message, or the answer
+// to a small batch, that has woken 2 to 8 callers of a name with a queue, the next batch lets these run first, for at most a
+// millisecond, so that it carries their requests. An urgent request does not wait for that.
 package pipeline
 
 import (
