@@ -87,7 +87,8 @@
 // # How it works
 //
 // The state is in up to ten keys for each name, all in one slot of a cluster, and only atomic scripts change them. Each removes
-// expired entries first, and then grants from the head of the queue for as long as the head fits. A client renews its leases
-// every third of a TTL, and counts each lease from just before it sent the request that Redis answered, on a monotonic clock that
-// includes suspensions of the machine. The keys, time, identities and the restoring of lost state are in docs/protocol.md.
+// expired entries first if there are any, and then grants from the head of the queue for as long as the head fits. A client
+// renews its leases every third of a TTL, and counts each lease from just before it sent the request that Redis answered, on a
+// monotonic clock that includes suspensions of the machine. The keys, time, identities and the restoring of lost state are in
+// docs/protocol.md.
 package fairsem

@@ -175,8 +175,8 @@ func failOverOld(env *environment) (string, error) {
 	return fmt.Sprintf("%s was cut off for %v", next.Addr(), time.Since(alone)), errors.Join(env.rejoin(), env.awaitFreeSeat())
 }
 
-// crashTwice keeps the server down until the holder's subscription waits for seconds between its attempts. It kills the server
-// again as soon as the holder has restored its permit.
+// crashTwice keeps the server down until the holder's subscription pauses between its attempts for as long as it ever does. It
+// kills the server again as soon as the holder has restored its permit.
 func crashTwice(env *environment) (string, error) {
 	holder, other := env.pickTwo()
 	if err := env.holdSeat(holder, 8*time.Second); err != nil {

@@ -86,8 +86,8 @@ and tenants without a name have an empty label.
 The load on Redis does not depend on the number of viewers. A poll every --interval
 queries the known names, at most 1000. New names are found by a scan of all keys of
 the server, in at most 2 % of its time: a minute or so for a million keys. A name
-that is requested in full is shown at once, even beyond the 1000, for at most 8 names
-a second; where more are requested, the page says how old the holders and waiters are
+that is requested in full is shown at once, even beyond the 1000, for 8 names a second
+(16 after a quiet time); where more are requested, the page says how old the holders and waiters are
 that it shows. A name beyond the 1000 has no plots and no rate. At most 96 requests and
 96 streams are served at a time; of these, and of the 8 names, one address gets half.
 Other sites cannot read the page. With TLS, or by localhost or a loopback address, they
